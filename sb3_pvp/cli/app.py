@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
@@ -50,6 +52,16 @@ class _Commands(TyperGroup):
         if found is None and (lacking := missing(_ENTRY_POINTS, name)):
             raise Refusal(lacking)
         return found
+
+    def invoke(self, context: Any) -> Any:
+        """Runs the command; if it was stopped and can be continued, prints how."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt as error:
+            if error.args:
+                command = shlex.join(["sb3-pvp", *context.obj["arguments"]])
+                print(f"sb3-pvp: {error}: {command}", file=sys.stderr)
+            raise  # for Typer, which exits with `STOPPED`
 
 
 app = typer.Typer(

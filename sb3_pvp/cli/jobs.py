@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 import time
 from argparse import ArgumentParser
@@ -15,6 +14,7 @@ import typer
 
 from sb3_pvp.cli.usage import AsJson, JobsFolder, print_result, progress, table
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.stop_signals import uninterrupted
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Jobs
@@ -23,7 +23,6 @@ jobs = typer.Typer(help="Run trainings and other commands in the background.")
 
 LAST_LINES = 50  #: Lines to show of the log of a failed job.
 VALIDATION_SECONDS = 15.0  #: How long ``--validate`` waits.
-INTERRUPTED = 128 + signal.SIGINT  #: Exit code after Ctrl-C, as in shells.
 
 JobName = Annotated[str, typer.Argument(help="A job's name or number, or all for every job.", metavar="NAME|ID")]
 _FOLDER = Path("logs/jobs")
@@ -58,15 +57,13 @@ def start(
     job = opened.start(command, name)
     typer.echo(f"job {job.id} ({job.name}) started; its output is in {job.log}", err=wait or log)  # stdout is the log's
     try:
-        _raise_on_signals()
         for chunk in opened.follow(job) if log else ():
             typer.echo(chunk, nl=False)
         status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)
-    except BaseException as error:
+    except BaseException:
         if wait:  # the caller relies on the job being over, whatever happens to this command
-            opened.stop([job])
-        if isinstance(error, KeyboardInterrupt):
-            raise typer.Exit(INTERRUPTED) from error
+            with uninterrupted():
+                opened.stop([job])
         raise
     if status.state in ("running", "finished"):
         return
@@ -110,7 +107,6 @@ def logs(
     for line in last_lines(path, lines):
         typer.echo(line)
     if follow:
-        _raise_on_signals()
         for chunk in opened.follow(newest.job, size):
             typer.echo(chunk, nl=False)
 
@@ -118,7 +114,7 @@ def logs(
 @jobs.command("stop")
 def stop(
     job: JobName,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds to wait before it is killed.")] = 5.0,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds to wait before it is killed.")] = 30.0,
     folder: JobsFolder = _FOLDER,
 ) -> None:
     """Stop a job, or all jobs with this name, and all their processes."""
@@ -168,9 +164,3 @@ def _jobs(folder: Path) -> Jobs:
     from sb3_pvp.zoo.jobs import Jobs
 
     return Jobs(folder)
-
-
-def _raise_on_signals() -> None:
-    """Makes all signals that should end this process raise `KeyboardInterrupt`, so that it can stop its job."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # this one raises KeyboardInterrupt

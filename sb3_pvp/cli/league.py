@@ -20,6 +20,7 @@ from sb3_pvp.cli.usage import (
     json_object,
     print_result,
     progress,
+    resumable,
     say_processes,
     use_one_thread,
     write,
@@ -154,7 +155,7 @@ def rate(
     opened.anchors.update(given)  # only in memory: saved after the fights, when nothing can be refused any more
     rounds = rating.rate(opened, candidates, until, settings, fights_per_round, max_fights, seed, jobs)
     processes = 1
-    with progress("fighting"):
+    with progress("fighting"), resumable("stopped; all fights that were over count, go on with"):
         for number, state in enumerate(rounds):
             if number == 0:  # now the arguments have been checked
                 _print_fights(opened, settings)

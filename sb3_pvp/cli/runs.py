@@ -150,7 +150,7 @@ def plot(
         find_runs,
         group_runs,
         plot_curves,
-        read_curve,
+        read_curves,
         summarize,
     )
 
@@ -162,8 +162,10 @@ def plot(
     bands = {}
     for label, own in groups.items():
         for name in opponents:
-            curves = [read_curve(run, metric, name) for run in own]
-            bands[f"{label}, {name}" if len(opponents) > 1 else label] = summarize(curves)
+            if curves := read_curves(own, metric, name):
+                bands[f"{label}, {name}" if len(opponents) > 1 else label] = summarize(curves)
+    if not bands:
+        raise Refusal(f"the files with the {metric} of these runs are all damaged, see above")
     title = METRICS[metric].title.format(opponent=" and ".join(opponents))
     plot_curves(out, bands, title, METRICS[metric].share)
     lines = ", ".join(f"{label} ({band.num_runs})" for label, band in bands.items())
@@ -183,19 +185,21 @@ def _preset_summary(preset: Preset) -> dict[str, Any]:
 def _run_summary(run: Run) -> dict[str, Any]:
     """Returns the progress and the state of a run, from the files in its folder."""
     from sb3_pvp.algorithms.presets import ALGO
-    from sb3_pvp.matches.curves import CONFIG, read_curve
-    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, checkpoints_in, running, steps_of
+    from sb3_pvp.matches.curves import CONFIG, read_curves
+    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, readable_steps, running, stopped_run
 
     config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
-    arguments, env, checkpoints = config.with_name("args.yml"), config.parent.name, checkpoints_in(run.folder)
-    # Not parsed as YAML, because rl-zoo3 writes Python objects there. In the arguments, -1 means the preset's number.
-    text = (arguments.read_text("utf-8") if arguments.is_file() else "") + run.hyperparams
-    numbers = [int(float(number)) for number in re.findall(r"- n_timesteps\n +- (\S+)", text)]
-    n_timesteps = next((number for number in numbers if number > 0), None)  # the command line has precedence
-    models = run.folder / INITIAL_MODEL, run.folder / f"{env}.zip"
-    first_step, final = (steps_of(model) if model.is_file() else 0 for model in models)
-    steps = max(first_step, final, *checkpoints) - first_step  # a model that continues another one does not start at 0
-    state = "finished" if n_timesteps and steps >= n_timesteps else "resumable" if checkpoints else "stopped"
+    env, stopped = config.parent.name, stopped_run(run.folder)
+    # The hyperparameters are not parsed as YAML, because rl-zoo3 writes Python objects there. The command line has
+    # precedence; there -1 means the preset's number.
+    in_preset = re.findall(r"- n_timesteps\n +- ([\d.]+(?:e\+?\d+)?)$", run.hyperparams, re.MULTILINE)
+    numbers = [int(float(number)) for number in (run.arguments.get("n_timesteps") or -1, *in_preset)]
+    n_timesteps = next((number for number in numbers if number > 0), None)
+    # A model that continues another one does not start at 0.
+    first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)
+    final = readable_steps(run.folder / f"{env}.zip")
+    steps = max(first_step, final, stopped.steps if stopped else 0) - first_step
+    state = "finished" if n_timesteps and steps >= n_timesteps else "resumable" if stopped else "stopped"
     if (run.folder / LOCK).is_file():
         try:
             with running(run.folder):  # refused while the training holds the lock
@@ -205,8 +209,8 @@ def _run_summary(run: Run) -> dict[str, Any]:
     evaluation = None
     for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
         with suppress(ValueError):
-            curve = read_curve(run, metric)
-            evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
+            for curve in read_curves([run], metric):
+                evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
     return {
         "run": str(run.folder),
         "game": env,

@@ -16,6 +16,7 @@ import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.stop_signals import stopping
 from sb3_pvp.game import WorldError
 
 #: Typer does not export this class, and its module differs between versions.
@@ -97,6 +98,15 @@ def watched(num_fights: int) -> Callable[[int], AbstractContextManager[Callable[
     return watch
 
 
+@contextmanager
+def resumable(text: str) -> Iterator[None]:
+    """Gives this text to the `KeyboardInterrupt` that stops the command: it is printed, with the command line."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(text) from error
+
+
 def use_one_thread() -> None:
     """Limits PyTorch to one thread unless ``OMP_NUM_THREADS`` is set, for commands that do not train.
 
@@ -117,7 +127,8 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files
         arguments = sys.argv[1:] if arguments is None else arguments
         command = typer.main.get_command(app)
-        code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
+        with stopping():
+            code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
     except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
         if sys.flags.dev_mode:  # PYTHONDEVMODE=1: with traceback
             raise

@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path in the same folder, whose file replaces ``path`` at the end of the ``with`` block.
+    """Yields a temporary path with the same ending, whose file replaces ``path`` at the end of the ``with`` block.
 
-    If the block raises, ``path`` stays as it was. Missing parent folders are created. `IsADirectoryError` is raised
-    before the block if ``path`` is a folder.
+    If the block raises, ``path`` stays as it was. Missing parent folders are created. A link stays: the file that it
+    leads to is replaced. An existing file keeps its permissions, and its owner where this user may set it. A device or
+    a pipe, such as ``/dev/stdout``, is written to instead.
+
+    Raises before the block: `IsADirectoryError` for a folder, `PermissionError` for a file that this user may not
+    write, and `OSError` for a socket.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, and cannot be replaced by a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The ending stays: matplotlib chooses the format by it, and SB3 appends .zip where there is none.
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        yield partial
-        # Without fsync a power failure may leave the new name with no content.
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        if error.filename == str(partial):  # a name that the caller does not know
-            error.filename = str(path)
-        raise
-    finally:
-        partial.unlink(missing_ok=True)
+    if path.is_socket():
+        raise OSError(f"{path} is a socket, to which nothing can be written")
+    is_stream = path.exists() and not path.is_file()
+    target = path if is_stream else Path(os.path.realpath(path))
+    if target.is_file():
+        target.open("rb+").close()  # a folder lets its files be replaced even where they may not be written
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() if is_stream else nullcontext(target.parent) as folder:
+        # The ending is that of ``path``: matplotlib chooses the format by it, and SB3 appends .zip where there is none.
+        partial = Path(folder, f".{os.getpid()}.{path.name}")
+        try:
+            yield partial
+            (_pour if is_stream else _put)(partial, target)
+        except OSError as error:
+            if error.filename == str(partial):  # a name that the caller does not know
+                error.filename = str(path)
+            raise
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _put(partial: Path, target: Path) -> None:
+    """Moves a file to where another one may be."""
+    # Without fsync a power failure may leave the new name with no content.
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())
+    if target.exists():
+        before = target.stat()
+        with suppress(PermissionError):  # first, because it resets some of the permissions
+            os.chown(partial, before.st_uid, before.st_gid)
+        shutil.copymode(target, partial)
+    partial.replace(target)
+
+
+def _pour(partial: Path, stream: Path) -> None:
+    """Writes the content of a file to a device or a pipe."""
+    with partial.open("rb") as content:
+        try:
+            with stream.open("wb") as output:
+                shutil.copyfileobj(content, output)
+        except OSError as error:  # which says that there is no space left, but not where
+            error.filename = str(stream)
+            raise
 
 
 def write_atomically(path: Path, text: str) -> None:

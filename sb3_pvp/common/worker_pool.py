@@ -25,6 +25,7 @@ from typing import Any
 import cloudpickle
 
 from sb3_pvp.common.cores import CORES, PRIORITY, give_way
+from sb3_pvp.common.stop_signals import leave_to_parent
 
 _ATTEMPTS = 2
 _ITEM, _RESULT, _ERROR = "item", "result", "error"  # what a worker replies
@@ -37,8 +38,8 @@ class WorkerDied(RuntimeError):
 class WorkerPool:
     """A fixed number of worker processes, which are started when there are jobs for them.
 
-    Each of them uses one core, ends with this process, even if that is killed, and is not reached by Ctrl-C. If a
-    worker dies, its job is repeated once. What jobs print goes to stderr.
+    Each of them uses one core, ends with this process, even if that is killed, and not by Ctrl-C, SIGTERM or SIGHUP.
+    If a worker dies, its job is repeated once. What jobs print goes to stderr.
 
     Args:
         size: number of processes.
@@ -176,6 +177,7 @@ def _close(jobs: SimpleQueue[_Job | None], workers: list[_Worker]) -> None:
 
 def _work(nice: int) -> None:
     """Does jobs from stdin, one after another, until that is closed; replies to stdout."""
+    leave_to_parent()
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.damaged_files import reading, skipping_damage
 from sb3_pvp.common.names import require_known
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
 from sb3_pvp.players.league.leaderboard import snapshot_standings
+from sb3_pvp.players.league.league import LEAGUE
 
 #: The file with hyperparameters that rl-zoo3 writes to ``<run>/<environment>/``, next to ``args.yml``.
 CONFIG = "config.yml"
@@ -40,6 +42,8 @@ class Run:
     label: str  #: A given label, or the preset's name, or algorithm and environment.
     seed: int | None  #: ``None`` if the run had a random seed.
     hyperparams: str  #: The text of its `CONFIG` file.
+    #: What rl-zoo3 was called with; empty if that is unknown.
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,18 +104,49 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
     """Returns the curve of a metric; raises `ValueError` if the metric is unknown or this run has not recorded it."""
     require_known("metric", metric, METRICS)
     try:
-        return METRICS[metric].read(run.folder, opponent)
+        band = METRICS[metric].read(run.folder, opponent)
     except FileNotFoundError as error:
         raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
+    if not len(band.steps):
+        raise ValueError(f"the run {run.folder} has no {metric} yet")
+    return band
+
+
+def read_curves(runs: Iterable[Run], metric: str, opponent: str = "baseline") -> list[Band]:
+    """Returns the curves as `read_curve` does; runs whose files are damaged are skipped with a warning."""
+    curves = []
+    for run in runs:
+        with skipping_damage():
+            curves.append(read_curve(run, metric, opponent))
+    return curves
+
+
+def read_evaluations(path: Path) -> dict[str, NDArray[Any]]:
+    """Returns what SB3's ``EvalCallback`` has written; raises `DamagedFile`, since it does not write atomically."""
+    with reading(path), np.load(path) as file:
+        return {"timesteps": file["timesteps"], **{name: file[name] for name in file.files}}
+
+
+def read_arguments(path: Path) -> dict[str, Any]:
+    """Returns the arguments in rl-zoo3's ``args.yml``; none if it is missing or, with a warning, if it is damaged."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError), skipping_damage(), reading(path):
+        # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
+        text = path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", "")
+        (pairs,) = yaml.safe_load(text)
+        found = dict(pairs)
+    return found
 
 
 def common_metric(runs: Sequence[Run]) -> str:
-    """Returns the first of `METRICS` that all runs have recorded; raises `ValueError` if there is none."""
+    """Returns the first of `METRICS` that all runs have recorded; raises `ValueError` if there is none.
+
+    A run whose file is damaged has recorded it, as long as another one can be read.
+    """
     for metric in METRICS:
         with contextlib.suppress(ValueError):
-            for run in runs:
-                read_curve(run, metric)
-            return metric
+            if read_curves(runs, metric):
+                return metric
     folders = ", ".join(str(run.folder) for run in runs)
     raise ValueError(f"these runs have none of {', '.join(METRICS)} in common: {folders}")
 
@@ -169,15 +204,11 @@ def _natural_order(folder: Path) -> list[str | int]:
 
 def _read_run(folder: Path, label: str) -> Run:
     config = min(folder.glob(f"*/{CONFIG}"))
-    path, arguments = config.with_name("args.yml"), dict[str, Any]()
-    if path.is_file():
-        # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
-        (pairs,) = yaml.safe_load(path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", ""))
-        arguments |= pairs
+    arguments, hyperparams = read_arguments(config.with_name("args.yml")), config.read_text("utf-8", "replace")
     conf_file, seed = arguments.get("conf_file"), arguments.get("seed")
     trained = f"{arguments.get('algo')}, {arguments.get('env')}" if arguments else folder.name
     label = label or (Path(conf_file).stem if conf_file else trained)
-    return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, config.read_text("utf-8"))
+    return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, hyperparams, arguments)
 
 
 def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
@@ -185,48 +216,59 @@ def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -
 
 
 def _read_win_rate(folder: Path, opponent: str) -> Band:
-    rows = pd.read_csv(folder / "win_rates.csv", dtype={"opponent": str})
-    require_known(f"opponent in {folder / 'win_rates.csv'}", opponent, rows["opponent"].unique())
-    columns = rows.loc[rows["opponent"] == opponent, ["steps", "win_rate", "win_rate_low", "win_rate_high"]]
-    return Band(*columns.to_numpy(np.float64).T)
+    path = folder / "win_rates.csv"
+    with reading(path):
+        rows = pd.read_csv(path, dtype={"opponent": str}).set_index("opponent")
+        columns = rows[["steps", "win_rate", "win_rate_low", "win_rate_high"]].astype(np.float64)
+    require_known(f"opponent in {path}", opponent, columns.index.unique())
+    return Band(*columns.loc[[opponent]].to_numpy().T)
 
 
 def _read_eval_win_rate(folder: Path, opponent: str) -> Band:
-    with np.load(folder / "evaluations.npz") as file:
-        if "successes" not in file:
-            raise ValueError(f"{folder / 'evaluations.npz'} does not record which fights were won")
-        steps, won = file["timesteps"].astype(np.float64), file["successes"]
+    evaluations = read_evaluations(folder / "evaluations.npz")
+    if "successes" not in evaluations:
+        raise ValueError(f"{folder / 'evaluations.npz'} does not record which fights were won")
+    steps, won = evaluations["timesteps"].astype(np.float64), evaluations["successes"]
     low, high = np.transpose([wilson_interval(int(each.sum()), len(each)) for each in won])
     return Band(steps, won.mean(1), low, high)
 
 
 def _read_eval_reward(folder: Path, opponent: str) -> Band:
-    with np.load(folder / "evaluations.npz") as file:
-        return _without_interval(file["timesteps"].astype(np.float64), file["results"].mean(1))
+    evaluations = read_evaluations(folder / "evaluations.npz")
+    return _without_interval(evaluations["timesteps"].astype(np.float64), evaluations["results"].mean(1))
 
 
 def _episode_reader(column: str) -> Callable[[Path, str], Band]:
     def read(folder: Path, opponent: str) -> Band:
         if not any(folder.glob("*monitor.csv")):
             raise FileNotFoundError(f"{folder}/*.monitor.csv")
-        episodes = load_results(str(folder))
+        with reading(folder / "*.monitor.csv"):
+            episodes = load_results(str(folder))[["r", "l"]].astype(np.float64)
         if episodes.empty:
             raise ValueError(f"no episode is recorded in {folder}/*.monitor.csv")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
         shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
-        return _without_interval(episodes["l"].cumsum().to_numpy(np.float64)[shown], means[shown])
+        return _without_interval(episodes["l"].cumsum().to_numpy()[shown], means[shown])
 
     return read
 
 
-def _read_elo(folder: Path, opponent: str) -> Band:
-    ratings = League.existing(folder).ratings().elo.ratings
+def _league_reader(read: Callable[[League], Band]) -> Callable[[Path, str], Band]:
+    def read_from(folder: Path, opponent: str) -> Band:
+        with reading(folder / LEAGUE) if (folder / LEAGUE).is_dir() else contextlib.nullcontext():
+            return read(League.existing(folder))
+
+    return read_from
+
+
+def _read_elo(league: League) -> Band:
+    ratings = league.ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
     return _without_interval(*np.array(own, float).reshape(-1, 2).T)
 
 
-def _read_rating(folder: Path, opponent: str) -> Band:
-    own = snapshot_standings(League.existing(folder).leaderboard(rollouts=False), LEARNER)
+def _read_rating(league: League) -> Band:
+    own = snapshot_standings(league.leaderboard(rollouts=False), LEARNER)
     rows = [(step, each.rating, each.low, each.high) for step, each in own]
     return Band(*np.array(rows, float).reshape(-1, 4).T)
 
@@ -237,6 +279,6 @@ METRICS = {
     "eval_reward": CurveMetric("mean reward of an evaluation", _read_eval_reward),
     "episode_reward": CurveMetric(f"reward in training, mean of {WINDOW} episodes", _episode_reader("r")),
     "episode_length": CurveMetric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
-    "elo": CurveMetric("Elo rating of the learner", _read_elo),
-    "rating": CurveMetric("Bradley-Terry rating of the learner's snapshots", _read_rating),
+    "elo": CurveMetric("Elo rating of the learner", _league_reader(_read_elo)),
+    "rating": CurveMetric("Bradley-Terry rating of the learner's snapshots", _league_reader(_read_rating)),
 }

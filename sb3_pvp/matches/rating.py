@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
 from sb3_pvp.common.names import require_known
+from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
@@ -93,7 +94,8 @@ def _play(
             records[number] = record
     finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
         in_order = [records[number] for number in sorted(records)]
-        league.log.append(in_order)
+        with uninterrupted():
+            league.log.append(in_order)
     return in_order
 
 

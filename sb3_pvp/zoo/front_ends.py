@@ -21,6 +21,7 @@ from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import require_known, unknown_name
+from sb3_pvp.common.stop_signals import STOPPED, stopping
 from sb3_pvp.game import HOME_GAME
 
 #: The commands of `rl_zoo3.plots`.
@@ -98,7 +99,8 @@ def train(arguments: list[str] | None = None) -> None:
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
     Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
-    ``SystemExit(1)`` for a lost server or worker. Ctrl-C is ``SystemExit(130)``, with the command to continue.
+    ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and SIGHUP are ``SystemExit(130)``, with the command
+    to continue.
     """
     with _command("train", arguments, _parse_training):
         from rl_zoo3.train import train as rl_zoo3_train
@@ -206,9 +208,10 @@ def _command(
 
     before = ArgumentParser.parse_args
     try:
-        install()
-        ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
-        yield given
+        with stopping():
+            install()
+            ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
+            yield given
     except (Refusal, TrainingInterrupted, DependencyNotInstalled) as error:
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1 if isinstance(error, TrainingInterrupted) else 2)
@@ -217,7 +220,7 @@ def _command(
         text, *options = error.args or ("stopped",)
         command = f": {shlex.join(['sb3-pvp', name, *_without(given, options[0]), *options])}" if options else ""
         print(f"{name}: {text}{command}", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(STOPPED)
     finally:
         ArgumentParser.parse_args = before  # type: ignore[method-assign]
 

@@ -24,10 +24,11 @@ from pydantic import BaseModel, ValidationError
 from sb3_pvp.common.arguments import first_error
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.names import unknown_name
-from sb3_pvp.common.watched_process import GRACE, WatchedProcess, is_member, members, result_of, stop
+from sb3_pvp.common.watched_process import WatchedProcess, is_member, members, result_of, stop
 
 #: Selects all jobs; no job can have this name.
 ALL = "all"
+SAVING_GRACE = 30.0  #: Seconds from SIGTERM to SIGKILL, in which a training ends its step and saves.
 #: Seconds that TensorBoard may take until it listens; its imports are slow.
 _STARTUP_SECONDS = 120.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -179,7 +180,7 @@ class Jobs:
             return found
         raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
 
-    def stop(self, jobs: Iterable[Job], grace: float = GRACE) -> None:
+    def stop(self, jobs: Iterable[Job], grace: float = SAVING_GRACE) -> None:
         """Terminates jobs with all their processes, and kills those that are left after ``grace`` seconds."""
         running = {job.mark: job for job in jobs if self.is_running(job)}
         if not running:

@@ -31,6 +31,7 @@ from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, Wand
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
@@ -246,7 +247,7 @@ class PvpExperimentManager(SweepingManager):
     def learn(self, model: BaseAlgorithm) -> None:
         """Trains the model, after saving it as ``initial_model.zip`` for comparisons.
 
-        Ctrl-C saves a checkpoint; after an error the model is saved as ``interrupted_model.zip``. Raises
+        Ctrl-C, SIGTERM and SIGHUP save a checkpoint; an error saves the model as ``interrupted_model.zip``. Raises
         `TrainingInterrupted` if a server or the process of an environment is gone, and `Refusal` for settings, such as
         those of callbacks, that turn out to be invalid before the first step.
         """
@@ -270,29 +271,33 @@ class PvpExperimentManager(SweepingManager):
         if self.log_interval != -1:  # as in the base class; -2 disables logging
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
         last = LastCallback()
-        try:
-            with running(run), last.deferring_ctrl_c():
-                model.learn(
-                    n_timesteps,
-                    callback=[*self.callbacks, last],
-                    tb_log_name=run.name,
-                    reset_num_timesteps=not (self.continue_training and self._is_ours),
-                    **keywords,
-                )
-        except (KeyboardInterrupt, Exception) as error:
-            # The terminal sends Ctrl-C to worker processes as well, whose end then raises another error here.
-            if isinstance(error, Exception) and not last.interrupted:
-                self._save_and_raise(model, error, last.has_begun)
-            self._was_stopped = True
-            if last.rollout_start is not None and isinstance(model, PvpPPO):
-                # The rollout in progress is discarded: the run will resume at its start.
-                model.num_timesteps = last.rollout_start
-                model.save(run / CHECKPOINTS / file_name(learner(model)))
-        finally:
-            with suppress(Exception):  # must not hide the error that ended the training
-                self.callbacks[0].on_training_end()  # closes the progress bar, if this is one
-            with suppress(EOFError, ConnectionError):
-                model.env.close()  # type: ignore[union-attr]
+        with last.deferring():  # also until the checkpoint is saved: there may be a second signal
+            try:
+                with running(run):
+                    model.learn(
+                        n_timesteps,
+                        callback=[*self.callbacks, last],
+                        tb_log_name=run.name,
+                        reset_num_timesteps=not (self.continue_training and self._is_ours),
+                        **keywords,
+                    )
+            except (KeyboardInterrupt, Exception) as error:
+                # A signal may reach other processes as well, whose end then raises another error here.
+                if isinstance(error, Exception) and not last.interrupted:
+                    self._save_and_raise(model, error, last.has_begun)
+                self._was_stopped = True
+                if last.rollout_start is not None and isinstance(model, PvpPPO):
+                    # The rollout in progress is discarded: the run will resume at its start.
+                    model.num_timesteps = last.rollout_start
+                    with uninterrupted():
+                        model.save(run / CHECKPOINTS / file_name(learner(model)))
+                drop_lost_outputs()
+            finally:
+                # What these raise must not hide the error that ended the training, nor keep the model from being saved.
+                with suppress(Exception, *([KeyboardInterrupt] if self._was_stopped else [])):
+                    self.callbacks[0].on_training_end()  # closes the progress bar, if this is one
+                with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
+                    model.env.close()  # type: ignore[union-attr]
 
     def _save_and_raise(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
         """Saves the model after an error, and raises the exception to show to the user."""
@@ -316,7 +321,8 @@ class PvpExperimentManager(SweepingManager):
         Raises ``KeyboardInterrupt`` if that ended the training; its arguments are a message and the command-line
         options to continue.
         """
-        super().save_trained_model(model)
+        with uninterrupted():
+            super().save_trained_model(model)
         if self._tracking:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):

@@ -1,13 +1,18 @@
-"""A ``SubprocVecEnv`` that can be closed even if a worker process has died."""
+"""A ``SubprocVecEnv`` whose workers stay until it is closed, which works even if one of them has died."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
+from functools import partial
 
+import gymnasium as gym
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-#: Seconds for all workers together to close their environments, e.g. to log out, before they are terminated.
+from sb3_pvp.common.stop_signals import leave_to_parent
+
+#: Seconds for all workers together to close their environments, e.g. to log out, before they are killed.
 CLOSE_SECONDS = 10.0
 
 
@@ -15,10 +20,14 @@ class WorkerVecEnv(SubprocVecEnv):
     """SB3's ``SubprocVecEnv``, with a `close` that returns whatever state the workers are in.
 
     If a worker dies in the middle of a step, SB3's `close` waits forever for replies that were already received.
+    Workers end with this process, and not by signals to stop, which often reach all processes of a program.
     """
 
+    def __init__(self, env_fns: list[Callable[[], gym.Env]], start_method: str | None = None) -> None:
+        super().__init__([partial(_make_in_worker, env_fn) for env_fn in env_fns], start_method)
+
     def close(self) -> None:
-        """Closes all environments, and terminates workers that do not finish within `CLOSE_SECONDS`."""
+        """Closes all environments, and kills workers that do not finish within `CLOSE_SECONDS`."""
         if self.closed:
             return
         self.closed = True
@@ -30,5 +39,10 @@ class WorkerVecEnv(SubprocVecEnv):
             process.join(max(deadline - time.monotonic(), 0.0))
         for process in self.processes:
             if process.is_alive():
-                process.terminate()
+                process.kill()
                 process.join()
+
+
+def _make_in_worker(env_fn: Callable[[], gym.Env]) -> gym.Env:
+    leave_to_parent()
+    return env_fn()

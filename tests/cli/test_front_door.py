@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,42 @@ def test_runs_are_listed_with_what_can_be_done(tmp_path: Path, capsys: pytest.Ca
     assert header.startswith("run ") and "3,840 of 9,999" in line and "0.2 (win_rate)" in line
     assert run("runs", tmp_path / "none") == 2
     assert "holds no training run" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("always:Skipping")
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.97])
+def test_a_file_that_is_cut_does_not_hide_the_runs(
+    share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file of a run is cut in turn; it is named if it was needed, and the other run is as before."""
+    logs = shutil.copytree(TRAINED, tmp_path / "logs")
+    assert run("runs", logs, "--json") == 0
+    whole = {each["game"]: each for each in json.loads(capsys.readouterr().out)["runs"]}
+    named = set()
+    for path in filter(Path.is_file, sorted((logs / "maskable_ppo/DharokEnv_1").rglob("*"))):
+        content = path.read_bytes()
+        path.write_bytes(content[: int(share * len(content))])
+        with warnings.catch_warnings(record=True) as warned:
+            assert run("runs", logs, "--json") == 0, path
+        found = {each["game"]: each for each in json.loads(capsys.readouterr().out)["runs"]}
+        assert found["NhEnv"] == whole["NhEnv"] and found.keys() == whole.keys()
+        assert found["DharokEnv"]["state"] in ("finished", "resumable")  # by the other model files
+        assert all(str(each.message).startswith(f"Skipping {path}: it is damaged (") for each in warned)
+        named |= {path.name for _ in warned}
+        path.write_bytes(content)
+    files = {"DharokEnv.zip", "initial_model.zip", "evaluations.npz", "main_384_steps.zip"}
+    assert files <= named <= {*files, "args.yml"}
+    assert "args.yml" in named or share  # a list that ends earlier may be whole
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = shutil.copytree(TRAINED, tmp_path / "logs")
+    for path in logs.glob("*/DharokEnv_1/**/*.zip"):
+        path.write_bytes(path.read_bytes()[:-30])
+    with pytest.warns(RuntimeWarning, match="Skipping"):
+        assert run("runs", logs, "--json") == 0
+    states = {each["game"]: each["state"] for each in json.loads(capsys.readouterr().out)["runs"]}
+    assert states == {"NhEnv": "finished", "DharokEnv": "stopped"}
 
 
 def test_help_and_version_have_short_names(capsys: pytest.CaptureFixture[str]) -> None:

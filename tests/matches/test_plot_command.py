@@ -144,6 +144,62 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert code == 2 and message in err and err.count("\n") == 1, arguments
 
 
+@pytest.mark.filterwarnings("ignore:Skipping")  # those of the other run
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half of a file \x80"])
+def test_a_damaged_file_leaves_one_run_out(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the metric that is in the file; it still counts as recorded when a metric is chosen."""
+    runs = [make_run(tmp_path / name, gamma=gamma) for name, gamma in (("a", 0.9), ("b", 0.9), ("c", 0.8))]
+    for folder in runs:
+        won = {"successes": [[True], [False]], "results": [[1.0], [0.0]]}
+        np.savez(folder / "evaluations.npz", timesteps=[10, 20], **won)
+        (folder / "0.monitor.csv").write_text('#{"t_start": 0, "env_id": "NhEnv"}\nr,l,t\n1,5,1\n2,5,2\n')
+        league, learner = League(folder / "league", anchors={Player("baseline"): 1500}), Player("main", 5)
+        league.add(learner, lambda path: path.write_text("a model"))
+        league.log.append([MatchRecord(learner, Player("baseline"), "won", None, None, 9, True, 0.0, "0")])
+    for file, metric in (
+        ("win_rates.csv", None),
+        ("evaluations.npz", "eval_win_rate"),
+        ("evaluations.npz", "eval_reward"),
+        ("0.monitor.csv", "episode_length"),
+        ("league/league.json", "elo"),
+        ("league/matches.sqlite", "elo"),
+    ):
+        options = [*(["--metric", metric] if metric else []), "-o", tmp_path / "x.png", "--json"]
+        kept = (runs[1] / file).read_bytes()
+        (runs[1] / file).write_bytes(content)
+        with pytest.warns(RuntimeWarning, match=f"Skipping {runs[1]}/.*: it is damaged"):
+            code, out, _ = run_plot([*runs, *options], capsys)
+        assert code == 0 and [band["num_runs"] for band in json.loads(out).values()] == [1, 1], file
+        (runs[2] / file).write_bytes(content)
+        with pytest.warns(RuntimeWarning, match=f"Skipping {runs[2]}/"):
+            code, out, _ = run_plot([*runs, *options], capsys)
+        assert code == 0 and len(json.loads(out)) == 1, file
+        with pytest.warns(RuntimeWarning, match=f"Skipping {runs[1]}/"):
+            code, _, err = run_plot([runs[1], "--metric", metric or "win_rate"], capsys)
+        assert code == 2 and err.count("\n") == 1 and "all damaged" in err
+        for folder in runs[1:]:
+            (folder / file).write_bytes(kept)
+
+
+def test_runs_without_arguments_are_called_by_their_folders(tmp_path: Path) -> None:
+    for name in "ab":
+        make_run(tmp_path / name, seed=7, conf_file="x/Core.yml")
+    for damage in ("", "- - - algo", "a: b"):
+        (tmp_path / "b/NhEnv/args.yml").write_text(damage)
+        with pytest.warns(RuntimeWarning, match=r"Skipping .*/b/NhEnv/args.yml: it is damaged"):
+            runs = find_runs([str(tmp_path)])
+        assert [(each.label, each.seed) for each in runs] == [("Core", 7), ("b", None)]
+
+
+def test_a_league_without_the_learner_has_no_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [make_run(tmp_path / name) for name in "ab"]
+    for folder in runs:
+        League(folder / "league", anchors={Player("baseline"): 1500}).recompute()
+    for metric in ("elo", "rating"):
+        code, _, err = run_plot([*runs, "--metric", metric], capsys)
+        assert code == 2 and f"has no {metric} yet" in err and err.count("\n") == 1
+
+
 def test_a_run_with_one_point_shows_it(tmp_path: Path) -> None:
     def markers(points: int) -> int:
         with matplotlib.rc_context():  # rl_zoo3 and seaborn have colours of their own

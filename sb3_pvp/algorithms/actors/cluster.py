@@ -7,6 +7,8 @@ import os
 import socket
 from typing import Any
 
+from sb3_pvp.common.stop_signals import kept
+
 NAMESPACE = "sb3_pvp"  #: Of our actors in Ray.
 #: CPUs of an actor; it uses one thread.
 CPUS_PER_ACTOR = 1.0
@@ -30,7 +32,8 @@ def connect() -> Any:
         raise ValueError('actors on many machines need Ray: pip install "sb3-pvp[ray]"') from error
     if not ray.is_initialized():
         _check_address(os.environ.get("RAY_ADDRESS", ""))
-        ray.init(namespace=NAMESPACE, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        with kept():  # Ray exits at once at SIGTERM
+            ray.init(namespace=NAMESPACE, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 
 

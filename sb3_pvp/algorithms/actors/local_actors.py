@@ -19,6 +19,7 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
+from sb3_pvp.common.stop_signals import without_hangup
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
 
@@ -167,7 +168,8 @@ def _allocated(layout: Layout) -> SharedMemory:
             f"a rollout of the actors needs {size >> 20} MB of shared memory, but {_SHM} has {free >> 20} MB left: "
             "make it larger (docker run --shm-size), or use fewer n_steps or n_envs"
         )
-    return SharedMemory(create=True, size=size)
+    with without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
+        return SharedMemory(create=True, size=size)
 
 
 def _attached(name: str) -> SharedMemory:

@@ -11,17 +11,15 @@ import json
 import re
 import shutil
 import signal
-import threading
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import yaml
 from filelock import FileLock, Timeout
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
@@ -30,7 +28,10 @@ from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.damaged_files import DamagedFile, reading, skipping_damage
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say
+from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
 from sb3_pvp.policies.files import model_files as weights
@@ -100,13 +101,15 @@ def choose_run(
 
 
 def stopped_run(folder: Path) -> StoppedRun | None:
-    """Returns the run in this folder with its newest intact checkpoint; ``None`` if there is no such checkpoint."""
-    found = checkpoints_in(folder)
-    steps = next((steps for steps in sorted(found, reverse=True) if is_whole(found[steps])), None)
-    if steps is None:
-        return None
-    initial = folder / INITIAL_MODEL
-    return StoppedRun(folder, found[steps], steps, initial_steps=steps_of(initial) if initial.is_file() else 0)
+    """Returns the run in this folder with its newest intact checkpoint; ``None`` if there is no such checkpoint.
+
+    Damaged files are skipped with a warning.
+    """
+    for steps, checkpoint in sorted(checkpoints_in(folder).items(), reverse=True):
+        if is_whole(checkpoint):
+            return StoppedRun(folder, checkpoint, steps, initial_steps=readable_steps(folder / INITIAL_MODEL))
+        warnings.warn(f"Skipping {checkpoint}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
+    return None
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
@@ -116,18 +119,18 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a zip file is complete and matches its checksums."""
+    """Whether the zip file of a model is complete and matches its checksums."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with reading(path), zipfile.ZipFile(path) as file:
+            # The weights inside are zip files too: in a file that is cut after them, theirs are found as the whole.
+            weights.steps_of(path)
             return file.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except (DamagedFile, FileNotFoundError):
         return False
 
 
 def warn_if_inexact(run: StoppedRun) -> None:
-    """Warns about damaged newer checkpoints, and if the run cannot be resumed exactly."""
-    for path in _damaged(run.folder, after=run.steps):
-        warnings.warn(f"Skipping {path}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
+    """Warns if the run cannot be resumed exactly."""
     if not weights.has_training_state(run.checkpoint):
         optimizer = " and a new optimiser" if weights.is_stripped(run.checkpoint) else ""
         text = f"Resuming with new episodes{optimizer}, not exactly: {run.checkpoint} has no training state"
@@ -138,6 +141,14 @@ def steps_of(model: Path) -> int:
     """Returns the training steps of a saved model; raises `Refusal` if the file is not one."""
     with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
         return weights.steps_of(model)
+
+
+def readable_steps(model: Path) -> int:
+    """Returns the training steps of a saved model; 0 if there is none, or, with a warning, if it is damaged."""
+    steps = 0
+    with suppress(FileNotFoundError), skipping_damage(), reading(model):
+        steps = weights.steps_of(model)
+    return steps
 
 
 @contextmanager
@@ -163,41 +174,36 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
 
 
 class LastCallback(BaseCallback):
-    """Records the progress of training after all other callbacks, and defers Ctrl-C to the end of a step."""
+    """Records the progress of training after all other callbacks, and defers signals to stop to the end of a step."""
 
     #: Whether a rollout has started, in all other callbacks as well.
     has_begun = False
-    #: Whether Ctrl-C was pressed.
+    #: Whether there was a signal to stop.
     interrupted = False
     #: The training steps at the start of the rollout in progress; ``None`` while the model learns.
     rollout_start: int | None = None
 
-    @contextmanager
-    def deferring_ctrl_c(self) -> Iterator[None]:
-        """Lets the first Ctrl-C end training between two steps, where it can be resumed, and the second one at once."""
-        before = signal.getsignal(signal.SIGINT)
-        # Signal handlers can only be set in the main thread; one that the user has set is kept.
-        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-            yield
-            return
+    def deferring(self) -> AbstractContextManager[None]:
+        """Lets the first signal end training between two steps, where it can be resumed, and a second Ctrl-C at once.
+
+        Other signals may come several times: some programs send them to a process and then to its group.
+        """
 
         def stop(number: int, frame: object) -> None:
-            if self.interrupted:
+            if self.interrupted and number == signal.SIGINT:
                 raise KeyboardInterrupt
+            if not self.interrupted:
+                drop_lost_outputs()
+                say("Stopping after this step; press Ctrl-C again to stop at once")
             self.interrupted = True
-            print("Stopping after this step; press Ctrl-C again to stop at once")
 
-        signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return deferring(stop)
 
     def _on_rollout_start(self) -> None:
         self.has_begun, self.rollout_start = True, self.model.num_timesteps
 
     def _on_step(self) -> bool:
-        """Raises ``KeyboardInterrupt`` if Ctrl-C was pressed."""
+        """Raises ``KeyboardInterrupt`` if there was a signal to stop."""
         if self.interrupted:
             raise KeyboardInterrupt
         return True
@@ -243,12 +249,12 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
             pass
     run = stopped_run(folder)
     if run is None:
-        damaged = "".join(f" ({path} is damaged)" for path in _damaged(folder))
+        damaged = "".join(f" ({path} is damaged)" for path in checkpoints_in(folder).values())
         hint = f"give the folder of a run, such as {env_name}_1"
         if (model := folder / f"{env_name}.zip").is_file():
             hint = f"start a new run from its model with -i {model}"
         raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
-    if not saved.is_file() or with_current_names(saved.read_text()) != config:
+    if not saved.is_file() or with_current_names(saved.read_text("utf-8", "replace")) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
             f"start a new run from its model with -i {run.checkpoint}"
@@ -258,29 +264,21 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
     return run
 
 
-def _damaged(folder: Path, after: int = -1) -> list[Path]:
-    """Returns the damaged checkpoints in this run folder with more than ``after`` steps."""
-    return [path for steps, path in sorted(checkpoints_in(folder).items()) if steps > after and not is_whole(path)]
-
-
 def _has_initial_model(folder: Path, env_name: str, model: str) -> bool:
     """Whether the run began with this model file, according to the arguments that rl-zoo3 has saved."""
-    path = folder / env_name / "args.yml"
-    if not path.is_file():
-        return not model
-    # rl-zoo3 dumps Python objects, which a safe loader refuses.
-    began_with = str(yaml.load(path.read_text(), Loader=yaml.UnsafeLoader).get("trained_agent", ""))
+    began_with = str(read_arguments(folder / env_name / "args.yml").get("trained_agent", ""))
     return bool(began_with) == bool(model) and Path(began_with).resolve() == Path(model).resolve()
 
 
 def _restore_evaluations(callback: EvalCallback, run: StoppedRun) -> None:
     """Restores the evaluations before the checkpoint, which the next one would otherwise overwrite in the file."""
-    path = Path(f"{callback.log_path}.npz")
-    if not path.is_file():
+    saved: dict[str, np.ndarray[Any, Any]] = {}
+    with suppress(FileNotFoundError), skipping_damage():
+        saved = read_evaluations(Path(f"{callback.log_path}.npz"))
+    if not saved:
         return
-    with np.load(path) as saved:
-        before = saved["timesteps"] <= run.steps
-        lists = {name: saved[name][before] for name in saved.files if len(saved[name]) == len(before)}
+    before = saved["timesteps"] <= run.steps
+    lists = {name: values[before] for name, values in saved.items() if len(values) == len(before)}
     callback.evaluations_timesteps = lists["timesteps"].tolist()
     callback.evaluations_results = lists["results"].tolist()
     callback.evaluations_length = lists["ep_lengths"].tolist()

@@ -37,6 +37,7 @@ from sb3_pvp.algorithms.presets import hyperparams_in, is_ours, with_current_nam
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
@@ -166,7 +167,8 @@ class SweepingManager(exp_manager.ExperimentManager):
         if stopped and self.storage:
             raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
         report = Path(self.log_folder) / self.algo / f"sweep_{queue.study.study_name}"
-        _, missing = write_report(queue.study, report, with_pictures=not self.no_optim_plots)
+        with uninterrupted():
+            _, missing = write_report(queue.study, report, with_pictures=not self.no_optim_plots)
         states = counts(queue.study, queue.locks)
         print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
         print(f"Report in {report}", *(f"without {reason}" for reason in missing), sep="\n  ")

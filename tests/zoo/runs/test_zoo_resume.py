@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from sb3_pvp import zoo
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.players.league import League
-from sb3_pvp.zoo.runs.resume import NEWEST, ResumeError, choose_run, running, stopped_run, warn_if_inexact
+from sb3_pvp.zoo.runs.resume import NEWEST, ResumeError, choose_run, is_whole, running, stopped_run, warn_if_inexact
 from tests.paths import DATA, ROOT
 
 ROLLOUT = 20 * 16
@@ -132,8 +134,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
     for damaged in (content[:1000], content[:middle] + bytes(100) + content[middle + 100 :]):
         newest.write_bytes(damaged)
         with pytest.warns(RuntimeWarning) as warned:
-            assert stopped_run(run).checkpoint == older  # type: ignore[union-attr]
-            warn_if_inexact(stopped_run(run))  # type: ignore[arg-type]
+            found = stopped_run(run)
+            assert found is not None and found.checkpoint == older
+            warn_if_inexact(found)
         first, second = (str(each.message) for each in warned)
         assert first == f"Skipping {newest}: it is damaged (not a complete zip file)"
         assert second.startswith("Resuming with new episodes and a new optimiser, not exactly: ")
@@ -142,34 +145,88 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
     assert PvpPPO.load(run / "NhEnv.zip").trained_rollouts == 3
 
 
+def test_no_beginning_of_a_checkpoint_counts_as_whole(tmp_path: Path) -> None:
+    """The weights in it are zip files themselves, which are found in a file that ends soon after them."""
+    whole = (DATA / "second_edition/trained/maskable_ppo/NhEnv_1/checkpoints/main_3840_steps.zip").read_bytes()
+    path, around = tmp_path / "main_0_steps.zip", re.finditer(b"PK\x05\x06", whole)
+    ends = {place.start() + 22 + more for place in around for more in (0, 1, 50, 500)}
+    for end in sorted({*ends, *range(0, len(whole), 997), len(whole) - 1}):
+        path.write_bytes(whole[:end])
+        assert is_whole(path) == (end >= len(whole)), end
+    path.write_bytes(whole)
+    assert is_whole(path)
+    path.unlink()
+    assert not is_whole(path)
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("file", ["evaluations.npz", "NhEnv/args.yml", "initial_model.zip", "NhEnv.zip"])
+def test_a_run_resumes_without_a_file_that_is_cut(file: str, share: float, tmp_path: Path) -> None:
+    tiny = ["--resume", "--seed", "1", "--eval-freq", "64", "--eval-episodes", "1", "-f", str(tmp_path)]
+    tiny += ["--verbose", "0", "--actors", "0"]
+    zoo.train([*tiny, "-n", "64", "-params", "n_envs:4", "n_steps:16", "batch_size:64"])
+    path = run_in(tmp_path) / file
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    # The model is not needed to resume, and half a list of arguments may be a whole one.
+    is_noticed = file != "NhEnv.zip" and not (share and file == "NhEnv/args.yml")
+    named = pytest.warns(RuntimeWarning, match=f"Skipping .*{file}: it is da") if is_noticed else nullcontext()
+    with named:
+        zoo.train([*tiny, "-n", "128", "-params", "n_envs:4", "n_steps:16", "batch_size:64"])
+    assert PvpPPO.load(run_in(tmp_path) / "NhEnv.zip").num_timesteps == 128 and not run_in(tmp_path, 2).exists()
+    evaluated = np.load(run_in(tmp_path) / "evaluations.npz")["timesteps"].tolist()
+    assert evaluated == ([128] if file == "evaluations.npz" else [64, 128])
+
+
 def test_a_run_with_nothing_but_damage_names_it(tmp_path: Path) -> None:
     (tmp_path / "main_0_steps.zip").write_text("no zip")
-    with pytest.raises(ResumeError, match=r"no checkpoint to resume from \(.*main_0_steps.zip is damaged\)"):
+    damaged = pytest.raises(ResumeError, match=r"no checkpoint to resume from \(.*main_0_steps.zip is damaged\)")
+    with pytest.warns(RuntimeWarning, match="Skipping"), damaged:
         choose_run(str(tmp_path), tmp_path, "NhEnv", "", 100)
 
 
-@pytest.mark.parametrize("place", [Fights, PvpPPO])
-def test_ctrl_c_prints_the_command_to_resume(
-    place: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize(("place", "numbers"), [(Fights, STOPS[:1]), (PvpPPO, STOPS[:1]), (Fights, STOPS[1:] * 2)])
+def test_a_signal_to_stop_prints_the_command_to_resume(
+    place: type,
+    numbers: list[signal.Signals],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Also if several come at once, and again while the run is saved."""
     name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
     whole, times, original = train(tmp_path / "whole", 4), 0, getattr(place, name)
+    save, saved = PvpPPO.save, list[str]()
 
     def interrupted(*arguments: Any) -> None:
         nonlocal times
         times += 1
         if times == when:
-            signal.raise_signal(signal.SIGINT)
+            for number in numbers:
+                signal.raise_signal(number)
         original(*arguments)
+
+    def save_under_fire(model: PvpPPO, path: Any, *arguments: Any, **keywords: Any) -> None:
+        if times >= when and not Path(path).name.startswith("."):  # not that of the callback at the start of a rollout
+            saved.append(Path(path).name)
+            for number in STOPS:
+                signal.raise_signal(number)
+        save(model, path, *arguments, **keywords)
 
     arguments = ["-f", str(tmp_path / "cut"), "-n", str(4 * ROLLOUT)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as raised:
             patch.setattr(place, name, interrupted)
+            patch.setattr(PvpPPO, "save", save_under_fire)
             zoo.train([*SMALL[:-6], "--resume", *arguments, *SMALL[-5:]])
     finally:
         signal.signal(signal.SIGINT, before)
+    assert saved == [f"main_{2 * ROLLOUT}_steps.zip", "NhEnv"]
+    assert [signal.getsignal(number) for number in STOPS[1:]] == [signal.SIG_DFL] * 2
     run, error = run_in(tmp_path / "cut"), capsys.readouterr().err
     assert raised.value.code == 130 and error.count("\n") == error.count("--resume") == 1
     assert error.startswith(f"train: stopped; resume after {2 * ROLLOUT} steps with: sb3-pvp train ")

@@ -1,0 +1,94 @@
+"""SIGTERM and SIGHUP stop a command as Ctrl-C does: by `KeyboardInterrupt`, so that it saves what it has.
+
+Each command begins in `stopping`. What must not be cut short is done in `uninterrupted`. Processes that work for
+another one call `leave_to_parent`: the same signal often reaches all of them, and the other one still needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = 128 + signal.SIGINT  #: Exit code of a command that was stopped, as of shells after Ctrl-C.
+
+_Handler = Callable[[int, FrameType | None], Any]
+
+
+def stopping() -> AbstractContextManager[None]:
+    """Lets all these signals raise `KeyboardInterrupt`; one that is ignored, as SIGHUP by ``nohup``, stays ignored."""
+    return _replacing(lambda before: before == signal.SIG_DFL, signal.default_int_handler)
+
+
+def deferring(handler: _Handler) -> AbstractContextManager[None]:
+    """Calls ``handler`` for signals that would raise `KeyboardInterrupt`."""
+    return _replacing(lambda before: before == signal.default_int_handler, handler)
+
+
+def uninterrupted() -> AbstractContextManager[None]:
+    """Ignores signals to stop, for what must be written completely."""
+    return _replacing(callable, _do_nothing)
+
+
+def kept() -> AbstractContextManager[None]:
+    """Restores `stopping` after a block that replaces handlers for good, as some libraries do."""
+    return deferring(signal.default_int_handler)
+
+
+def leave_to_parent() -> None:
+    """Ignores these signals in a process that ends with its parent."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _do_nothing)  # not SIG_IGN, which programs that this process starts would inherit
+
+
+@contextmanager
+def without_hangup() -> Iterator[None]:
+    """Keeps SIGHUP from the programs that this block starts, for good, and from this one until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def drop_lost_outputs() -> None:
+    """Lets nothing fail for being printed after the terminal, or the reader of a pipe, is gone: it goes nowhere."""
+    outputs = select.poll()
+    for number in (1, 2):
+        outputs.register(number, 0)
+    for number, _ in outputs.poll(0):  # it only reports errors and hang-ups
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+def say(text: str) -> None:
+    """Prints from a signal handler, where that can fail: the output may be gone, or in the middle of a line."""
+    with suppress(OSError, RuntimeError):
+        print(text, flush=True)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+@contextmanager
+def _replacing(applies_to: Callable[[Any], bool], handler: _Handler) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # the only one that can set handlers
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    replaced = {number: found for number, found in before.items() if applies_to(found)}
+    try:
+        for number in replaced:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, found in replaced.items():
+            signal.signal(number, found)

@@ -1,0 +1,122 @@
+"""Signals that stop a command, and what is safe from them (sb3_pvp.common.stop_signals)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sb3_pvp.common.stop_signals import STOP_SIGNALS, deferring, kept, stopping, uninterrupted
+from tests.paths import ROOT
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """The handlers of a program that was started by hand, also where tests run in the background."""
+    usual = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL)
+    before = [signal.signal(number, handler) for number, handler in zip(STOP_SIGNALS, usual, strict=True)]
+    yield
+    found = [signal.getsignal(number) for number in STOP_SIGNALS]
+    for number, handler in zip(STOP_SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+    assert found == [*usual], "handlers must be restored"
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_each_of_them_is_like_ctrl_c(number: int) -> None:
+    with pytest.raises(KeyboardInterrupt), stopping(), stopping():
+        signal.raise_signal(number)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """By ``nohup``; and by shells, which let commands in the background ignore Ctrl-C."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stopping(), deferring(lambda *_: pytest.fail("was not ignored")), uninterrupted():
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def test_handlers_of_a_user_are_left_alone() -> None:
+    seen: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    with stopping(), deferring(lambda *_: pytest.fail("was not left alone")):
+        signal.raise_signal(signal.SIGTERM)
+    assert seen == [signal.SIGTERM]
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_a_program_decides_itself_when_to_stop() -> None:
+    seen: list[int] = []
+    with stopping(), deferring(lambda number, _: seen.append(number)):
+        for number in STOP_SIGNALS:
+            signal.raise_signal(number)
+        with uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+    assert seen == [*STOP_SIGNALS]
+
+
+def test_without_a_command_nothing_is_changed() -> None:
+    """In a user's own program, whose signals are not ours."""
+    with deferring(lambda *_: None), uninterrupted():
+        assert [signal.getsignal(number) for number in STOP_SIGNALS[1:]] == [signal.SIG_DFL] * 2
+
+
+def test_a_library_does_not_take_them_away() -> None:
+    with stopping():
+        with kept():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit("at once"))
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_other_threads_cannot_set_handlers() -> None:
+    def work() -> None:
+        with stopping(), deferring(lambda *_: None), uninterrupted():
+            done.append(True)
+
+    done: list[bool] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+def run(code: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", code], env=environment, text=True, check=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_who_works_for_another_process_goes_on_but_not_what_it_starts() -> None:
+    result = run(
+        "import os, signal, subprocess, sys\n"
+        "from sb3_pvp.common.stop_signals import STOP_SIGNALS, leave_to_parent\n"
+        "leave_to_parent()\n"
+        "for number in STOP_SIGNALS: os.kill(os.getpid(), number)\n"
+        "code = 'import os, signal; os.kill(os.getpid(), signal.SIGTERM)'\n"
+        "print(subprocess.run([sys.executable, '-c', code]).returncode)\n",
+        stdout=subprocess.PIPE,
+    )
+    assert result.stdout == f"{-signal.SIGTERM}\n"
+
+
+def test_output_that_nobody_reads_any_more_is_dropped() -> None:
+    """As after Ctrl-C in ``sb3-pvp train | tee log``, which ends tee first; other output stays."""
+    read, write = os.pipe()
+    os.close(read)
+    result = run(
+        "import sys\n"
+        "from sb3_pvp.common.stop_signals import drop_lost_outputs\n"
+        "drop_lost_outputs()\n"
+        "print('lost', flush=True)\n"
+        "print('kept', file=sys.stderr)\n",
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert result.stderr == "kept\n"
