@@ -126,9 +126,11 @@ class ActorVecEnv(VecEnvWrapper):
         if (reason := obstacle(venv)) is not None:
             raise ValueError(reason)
         super().__init__(venv)
+        own: Any = venv
+        self._log_episode = own.log_episode
         self.rows, self.n_steps, self.policy = _parts(venv.num_envs, num_actors), n_steps, policy
         specs = [
-            ActorSpec(venv.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
+            ActorSpec(own.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
         ]
         space, num_heads = venv.observation_space, len(getattr(policy, "head_sizes", ()))
         assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
@@ -188,7 +190,7 @@ class ActorVecEnv(VecEnvWrapper):
         """Yields the steps of a rollout; as each is taken, the episodes that end in it are written to log files."""
         for step in rollout.steps():
             for row in np.flatnonzero(step.dones).tolist():  # the actors' environments have no log files
-                self.venv.log_episode(row, step.infos[row])
+                self._log_episode(row, step.infos[row])
             yield step
 
     def values(self) -> NDArray[np.float32]:

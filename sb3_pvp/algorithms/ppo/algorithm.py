@@ -253,7 +253,12 @@ class PvpPPO(RolloutCollection):
             self._last_obs = None  # the actors begin new episodes
         if reset_num_timesteps:
             self.training_state = None
-        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+        total_timesteps, callbacks = super()._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, *args, **kwargs
+        )
+        if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
+            self._resume(self.env)
+        return total_timesteps, callbacks
 
     def save(
         self,

@@ -197,12 +197,16 @@ class RolloutCollection(MaskablePPO):
         if np.isnan(buffer.values[0, 0]):
             compute_values(self.policy, buffer.observations, buffer.values)
 
-    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
-        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+    def _resume(self, env: VecEnv) -> None:
+        """Resumes a loaded run."""
         if self.training_state is not None:
             # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
             resumable.resume(self, resumable.unpack(self.training_state), env)
             self.training_state = None
+
+    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
+        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+        self._resume(env)
         if isinstance(env, ActorVecEnv):
             env.begin()
         # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.
