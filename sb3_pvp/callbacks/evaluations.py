@@ -9,7 +9,8 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -22,6 +23,7 @@ from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.waiting import ProgressLines, WaitedTooLong, wait_for, waiting
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.matches.evaluation import (
     EVALUATION_SEED,
@@ -67,6 +69,7 @@ _COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_STATISTICS)
 EvaluationEnv = SkipValidation[VecEnv | Mapping[str, Any] | None]
 #: Whether to evaluate in another process while the training goes on.
 Background = Annotated[bool | str, Kind[Any](bool | Literal["auto"], 'true, false or "auto"')]
+_NONE = -1  #: In place of the number of a rollout, before the first one of a training.
 _FOLDER = Kind[Any](str | InstanceOf[os.PathLike], "the path of a folder")  # type: ignore[type-arg]
 
 
@@ -83,12 +86,22 @@ class Evaluation:
     weights: bytes = b""  #: Content of the learner's model file, for evaluation in the background.
 
 
+@dataclass(frozen=True)
+class Pending:
+    """An evaluation that is under way."""
+
+    plan: Evaluation
+    future: Future[Any]
+    played: dict[int, dict[str, Any]] = field(default_factory=dict)  #: By number of the fight, in the order of ends.
+
+
 class EvaluationCallback(base.PvpCallback):
     """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`.
 
     In the background, a worker process fights with a copy of the learner while the training goes on, and results are
     recorded at the start of the first rollout after their arrival. An evaluation that is due before the last one is
-    over waits for it. A checkpoint contains an evaluation that is under way: it is played again when the run resumes.
+    over waits for it, and so does the end of training, in `wait_for`: the worker gives way no more then. A checkpoint
+    contains an evaluation that is under way: it is played again when the run resumes.
     """
 
     def __init__(
@@ -100,7 +113,7 @@ class EvaluationCallback(base.PvpCallback):
         if background is True and isinstance(env, VecEnv):
             raise ValueError("evaluation in the background needs an env that can be made elsewhere: pass its arguments")
         self._pool: WorkerPool | None = None
-        self._pending: tuple[Evaluation, Future[Any]] | None = None
+        self._pending: Pending | None = None
 
     def _init_callback(self) -> None:
         self._rollout, self._pending = base.trained_rollouts(self.model), None
@@ -123,7 +136,7 @@ class EvaluationCallback(base.PvpCallback):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the resumable attributes, and an evaluation that is under way."""
-        return super().get_state() | ({} if self._pending is None else {"evaluation": self._pending[0]})
+        return super().get_state() | ({} if self._pending is None else {"evaluation": self._pending.plan})
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; an evaluation that was under way begins again."""
@@ -152,7 +165,10 @@ class EvaluationCallback(base.PvpCallback):
             save_weights(model, content := BytesIO())
             self._start(replace(plan, weights=content.getvalue()), arguments)
         else:
-            self._record(plan, self._fights.play(model, plan.choices, plan.deterministic, plan.seed))
+            show = ProgressLines(f"evaluating after {plan.steps} steps", len(plan.choices)).show
+            with waiting():
+                played = self._fights.play(model, plan.choices, plan.deterministic, plan.seed, show)
+            self._record(plan, played)
 
     def _is_in_background(self, arguments: Mapping[str, Any]) -> bool:
         if self._background == "auto":
@@ -164,23 +180,36 @@ class EvaluationCallback(base.PvpCallback):
         given = plan.weights, arguments, self._fights.num_envs, plan.choices, plan.deterministic, plan.seed
         if self._is_in_background(arguments):
             self._pool = self._pool or WorkerPool(1, "evaluation")
-            future = self._pool.submit(play_elsewhere, *given)
+            self._pool.hurry(False)
+            played = dict[int, dict[str, Any]]()
+            future = self._pool.submit(play_elsewhere, *given, each=lambda found: played.setdefault(*found))
+            self._pending = Pending(plan, future, played)
         else:
             future = Future[Any]()
-            future.set_result(play_elsewhere(*given))
-        self._pending = plan, future
+            future.set_result(None)
+            self._pending = Pending(plan, future, dict(play_elsewhere(*given)))
 
     def _finish(self, wait: bool) -> None:
         """Records the evaluation in the background, if there is one, when it is over."""
-        if self._pending is None or not (wait or self._pending[1].done()):
+        if (pending := self._pending) is None or not (wait or pending.future.done()):
             return
-        (plan, future), self._pending = self._pending, None
         try:
-            finished = [FinishedEpisode(plan.choices[number], info) for number, info in future.result()]
-        except WorkerDied as error:  # not worth the training
-            warnings.warn(f"the evaluation after {plan.steps} steps is lost: {error}", RuntimeWarning, stacklevel=2)
+            self._wait_for(pending)
+            self._pending = None
+            pending.future.result()
+        except (WorkerDied, WaitedTooLong) as error:  # not worth the training
+            self._pending = None
+            text = f"the evaluation after {pending.plan.steps} steps is lost: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
         else:
-            self._record(plan, finished)
+            choices = pending.plan.choices
+            self._record(pending.plan, [FinishedEpisode(choices[each], info) for each, info in pending.played.items()])
+
+    def _wait_for(self, pending: Pending) -> None:
+        """Returns when an evaluation is over; a signal to stop ends that, and leaves it pending."""
+        pool, text = self._pool, f"waiting for the evaluation after {pending.plan.steps} steps (Ctrl-C ends this)"
+        hurry = partial(pool.hurry, True) if pool is not None else bool  # again and again: it may be just starting
+        wait_for(pending.future, text, pending.played.__len__, len(pending.plan.choices), hurry)
 
 
 class WinRateEvalCallback(EvaluationCallback):
@@ -232,6 +261,7 @@ class WinRateEvalCallback(EvaluationCallback):
 
     def _init_callback(self) -> None:
         super()._init_callback()
+        self._rollout = _NONE
         self._path = base.path_in_run(self.model, None, "win_rates.csv")
         base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_league_player, self._labels)):
@@ -239,12 +269,15 @@ class WinRateEvalCallback(EvaluationCallback):
         self._resume_with_model("win_rates")
 
     def _on_training_end(self) -> None:
-        # Also called after an interruption, and possibly twice: only a newly trained model is evaluated.
-        if base.trained_rollouts(self.model) != self._rollout:
-            self._rollout = base.trained_rollouts(self.model)
+        # Also called after an interruption, and possibly twice: only a newly trained model is evaluated, or one of a
+        # run that was stopped while it waited for that, which is resumed without another rollout.
+        rollout, last = base.trained_rollouts(self.model), self._rollout
+        if rollout != last:
+            self._rollout = rollout
             self._finish(wait=True)
-            self._evaluate()
-            self._finish(wait=True)
+            if last != _NONE or str(rollout) not in {row["rollouts"] for row in read_rows(self._path)}:
+                self._evaluate()
+                self._finish(wait=True)
             self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
         super()._on_training_end()
 

@@ -114,7 +114,8 @@ def runs(
 ) -> None:
     """List training runs and their progress.
 
-    The state of a run is running, finished, resumable (with train --resume) or stopped (no checkpoint to resume from).
+    The state of a run is running, finished, resumable (with train --resume; also if only evaluations are missing) or
+    stopped (no checkpoint to resume from).
     """
     from sb3_pvp.matches.curves import find_runs
 
@@ -186,7 +187,7 @@ def _run_summary(run: Run) -> dict[str, Any]:
     """Returns the progress and the state of a run, from the files in its folder."""
     from sb3_pvp.algorithms.presets import ALGO
     from sb3_pvp.matches.curves import CONFIG, read_curves
-    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, readable_steps, running, stopped_run
+    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, UNFINISHED, readable_steps, running, stopped_run
 
     config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
     env, stopped = config.parent.name, stopped_run(run.folder)
@@ -199,7 +200,8 @@ def _run_summary(run: Run) -> dict[str, Any]:
     first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)
     final = readable_steps(run.folder / f"{env}.zip")
     steps = max(first_step, final, stopped.steps if stopped else 0) - first_step
-    state = "finished" if n_timesteps and steps >= n_timesteps else "resumable" if stopped else "stopped"
+    is_finished = n_timesteps and steps >= n_timesteps and not (run.folder / UNFINISHED).is_file()
+    state = "finished" if is_finished else "resumable" if stopped else "stopped"
     if (run.folder / LOCK).is_file():
         try:
             with running(run.folder):  # refused while the training holds the lock

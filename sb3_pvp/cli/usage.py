@@ -71,15 +71,31 @@ def write(text: str, out: Path | None) -> None:
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on a terminal; yields the function to call with each number of completed items."""
+    """Shows a progress bar on a terminal, else lines; yields what to call with each number of completed items."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 
     columns = "{task.description}", BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)  # stdout is for results
+    if not console.is_terminal and total is not None:
+        yield _lines(text, total)
+        return
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(text, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def _lines(text: str, total: int) -> Callable[[int], None]:
+    from sb3_pvp.common.waiting import ProgressLines
+
+    lines, done = ProgressLines(text, total), 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        lines.show(done)
+
+    return advance
 
 
 def say_processes(count: int) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 #: An environment variable that limits `num_cores`. It is 1 in every worker process: others have the other cores.
 CORES = "SB3_PVP_CORES"
-#: Niceness of processes by kind of work, 0 (first) to 19 (only what all others leave); that of the learner is 0.
-#: It waits for its actors, so these are next to it; at 10, three exploiters would take a quarter of an actor's core.
-PRIORITY = {"actors": 1, "evaluation": 6, "rating": 8, "exploiters": 18, "sweeps": 19}
+#: Niceness of processes by kind of work, 0 (first) to 19 (only what all others leave); that of the learner is 0, and so
+#: is that of all for which a command waits. The learner waits for its actors, so these are next to it; at 10, three
+#: exploiters would take a quarter of an actor's core.
+PRIORITY = {"commands": 0, "actors": 1, "evaluation": 6, "exploiters": 18}
 _TRIES, _PAUSE = 50, 0.1  # seconds
 
 
@@ -32,13 +36,44 @@ def num_cores() -> int:
 
 def give_way(nice: int) -> None:
     """Adds to the niceness of this process, which should have a session of its own."""
-    if not hasattr(os, "nice"):  # Windows
-        return
-    niceness = os.nice(nice)
+    if hasattr(os, "nice"):  # not on Windows
+        _set_session("self", os.nice(nice))
+
+
+def renice(pid: int, nice: int) -> None:
+    """Lets a process that leads its session have so much more niceness than this one; only if `is_reversible`, less."""
+    niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
+    with suppress(OSError):  # it has just ended
+        if os.getpriority(os.PRIO_PGRP, pid) != niceness:
+            os.setpriority(os.PRIO_PGRP, pid, niceness)  # all of its threads: on Linux, each has its own niceness
+            _set_session(str(pid), niceness)
+
+
+@cache
+def is_reversible() -> bool:
+    """Returns whether niceness that this process adds can be taken back; most systems let only administrators."""
+    if not sys.platform.startswith("linux"):
+        return False
+    allowed = []
+
+    def attempt() -> None:  # in a thread, which has a niceness of its own
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(OSError):
+            os.nice(1)
+            os.setpriority(os.PRIO_PROCESS, 0, before)
+            allowed.append(True)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return bool(allowed)
+
+
+def _set_session(pid: str, niceness: int) -> None:
     # Linux first divides the cores among sessions, whatever the niceness of their processes is.
     for _ in range(_TRIES):
         try:
-            Path("/proc/self/autogroup").write_text(str(niceness))
+            Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
         except BlockingIOError:  # without privileges, there may be ten such changes per second in the whole system
             time.sleep(_PAUSE)
         except OSError:  # it does not divide them so

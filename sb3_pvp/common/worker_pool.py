@@ -1,4 +1,4 @@
-"""Worker processes for fights and trainings beside others: they use idle cores, and give way to what comes first.
+"""Worker processes for fights and trainings: they use idle cores, and give way to what comes first, if anything does.
 
 Not ``concurrent.futures.ProcessPoolExecutor``: there one dead worker ends the whole pool, results arrive only at the
 end of a job, running jobs cannot be stopped, and each worker runs a script again that has no ``__main__`` guard.
@@ -18,16 +18,18 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import GeneratorType
 from typing import Any
 
 import cloudpickle
 
-from sb3_pvp.common.cores import CORES, PRIORITY, give_way
+from sb3_pvp.common.cores import CORES, PRIORITY, give_way, is_reversible, renice
 from sb3_pvp.common.stop_signals import leave_to_parent
+from sb3_pvp.common.waiting import MAX_SILENCE, WaitedTooLong
 
 _ATTEMPTS = 2
+_Item = tuple[Future[Any] | None, Any]  #: Of a stream: the job that is over, or else an item.
 _ITEM, _RESULT, _ERROR = "item", "result", "error"  # what a worker replies
 
 
@@ -44,12 +46,15 @@ class WorkerPool:
     Args:
         size: number of processes.
         kind: of the work, which decides about its `PRIORITY`.
+        max_silence: seconds without an item after which a `stream` ends with an error; ``None``: never.
     """
 
-    def __init__(self, size: int, kind: str) -> None:
-        self.size = size
+    def __init__(self, size: int, kind: str, max_silence: float | None = MAX_SILENCE) -> None:
+        self.size, self._max_silence = size, max_silence
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        workers = [_Worker(PRIORITY[kind]) for _ in range(size)]
+        # Who waits for an evaluation must be able to `hurry` it.
+        self._nice = PRIORITY[kind] if kind != "evaluation" or is_reversible() else 0
+        self._workers = workers = [_Worker(self._nice) for _ in range(size)]
         # Daemons, unlike the threads of an executor: Python would wait for these, and so for their jobs, when it exits.
         for worker in workers:
             threading.Thread(target=worker.run, args=(self._jobs,), daemon=True).start()
@@ -72,16 +77,29 @@ class WorkerPool:
     def stream(self, function: Callable[..., Any], parts: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Calls a generator function with the arguments of each part; yields the items of all parts as they arrive.
 
-        See `submit` for what happens if a worker dies. Raises the first exception.
+        See `submit` for what happens if a worker dies. Raises the first exception; `WaitedTooLong` after
+        ``max_silence``.
         """
-        items: SimpleQueue[tuple[Future[Any] | None, Any]] = SimpleQueue()
+        items: SimpleQueue[_Item] = SimpleQueue()
         running = [self.submit(function, *part, each=lambda item: items.put((None, item))) for part in parts]
         for future in running:
             future.add_done_callback(lambda future: items.put((future, None)))
         for _ in running:
-            while (found := items.get())[0] is None:
+            while (found := self._next(items))[0] is None:
                 yield found[1]
             found[0].result()
+
+    def _next(self, items: SimpleQueue[_Item]) -> _Item:
+        try:
+            return items.get(timeout=self._max_silence)
+        except Empty:
+            text = f"the worker processes hang: nothing came from them in {self._max_silence:g} seconds"
+            raise WaitedTooLong(text) from None
+
+    def hurry(self, is_waited_for: bool) -> None:
+        """Lets the workers of an evaluation give way no more while somebody does nothing but wait for them."""
+        for worker in self._workers if self._nice else ():
+            worker.renice(0 if is_waited_for else self._nice)
 
     def close(self) -> None:
         """Ends all workers at once, also in the middle of a job; later calls do nothing."""
@@ -141,6 +159,12 @@ class _Worker:
             if kind != _ITEM:
                 return kind, value
             job.each(value)
+
+    def renice(self, nice: int) -> None:
+        """Changes the niceness of the process, and of those in its place; one that is just starting may not follow."""
+        self._nice = nice
+        if self._process is not None:
+            renice(self._process.pid, nice)
 
     def end(self, forever: bool = False) -> int | None:
         """Ends the process; returns its exit code."""

@@ -156,8 +156,9 @@ class PvpVecEnv(VecEnv):
         return partial(_make_part, count, vars(settings), chosen)
 
     def log_episode(self, row: int, info: dict[str, Any]) -> None:
-        """Writes a finished episode to the log file of the row, if it has one, from its ``info``."""
+        """Completes the ``info`` of a finished episode, and writes it to the log file of the row, if it has one."""
         monitor, episode = self._monitors[row], info["episode"]
+        episode["t"] = round(time.time() - self._made_at, 6)  # also of an actor's episode, since the file has our start
         if monitor is not None:
             episode |= {keyword: info[keyword] for keyword in monitor.info_keywords}
             if monitor.results_writer is not None:
@@ -224,8 +225,7 @@ class PvpVecEnv(VecEnv):
             info["terminal_observation"] = {key: value[row] for key, value in last.items()}
             info["TimeLimit.truncated"] = bool(fights.truncated[fight])
             # The same entries and rounding as in SB3's `Monitor`, whose step is never called here.
-            episode: dict[str, Any] = {"r": round(float(fights.episode_return[fight]), 6)}
-            info["episode"] = episode | {"l": int(fights.length[fight]), "t": round(time.time() - self._made_at, 6)}
+            info["episode"] = {"r": round(float(fights.episode_return[fight]), 6), "l": int(fights.length[fight])}
             self.log_episode(fight, info)
         fights.reset(finished, keep_final_scenes=True)
         for fight in finished.tolist():

@@ -245,7 +245,7 @@ def _episode_reader(column: str) -> Callable[[Path, str], Band]:
         with reading(folder / "*.monitor.csv"):
             episodes = load_results(str(folder))[["r", "l"]].astype(np.float64)
         if episodes.empty:
-            raise ValueError(f"no episode of {folder} has ended yet")
+            raise ValueError(f"no episode is recorded in {folder}/*.monitor.csv")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
         shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
         return _without_interval(episodes["l"].cumsum().to_numpy()[shown], means[shown])

@@ -152,7 +152,7 @@ def evaluate_by_rows(
     parts = [(load_model, make_env, each.start, rows[each], seed, deterministic) for each in slices]
     with ExitStack() as stack:
         if len(parts) > 1:
-            episodes = stack.enter_context(closing(WorkerPool(len(parts), "evaluation"))).stream(_part, parts)
+            episodes = stack.enter_context(closing(WorkerPool(len(parts), "commands"))).stream(_part, parts)
         else:
             episodes = _part(*parts[0])
         return _score(episodes, num_episodes, num_envs, advance)
@@ -284,11 +284,17 @@ class EvaluationFights:
         require_all_known("argument of the env of an evaluation", self._changes, known)
 
     def play(
-        self, model: BaseAlgorithm, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
+        self,
+        model: BaseAlgorithm,
+        choices: Sequence[OpponentChoice],
+        deterministic: bool,
+        seed: int,
+        show: Callable[[int], object] = lambda played: None,
     ) -> list[FinishedEpisode]:
         """Plays one episode against each choice; returns them in the order in which they ended.
 
         The result depends on ``seed`` and the model only; the states of the global random generators are restored.
+        ``show`` is called with the number of finished episodes, after each.
         """
         POSITIVE.read("the number of fights", len(choices))
         if self._env is None:
@@ -296,8 +302,11 @@ class EvaluationFights:
 
             arguments = self.arguments(model.get_env()) or {}
             self._env = PvpVecEnv(min(self.num_envs, len(choices)), **arguments)
-        finished = _play_choices(model, self._env, choices, deterministic, seed)
-        return [FinishedEpisode(choices[number], info) for number, info in finished]
+        finished: list[FinishedEpisode] = []
+        for number, info in _play_choices(model, self._env, choices, deterministic, seed):
+            finished.append(FinishedEpisode(choices[number], info))
+            show(len(finished))
+        return finished
 
     def arguments(self, training_env: VecEnv | None) -> dict[str, Any] | None:
         """Returns the arguments of the `PvpVecEnv` for these fights; ``None`` if another environment was given."""
@@ -322,28 +331,28 @@ def play_elsewhere(
     choices: Sequence[OpponentChoice],
     deterministic: bool,
     seed: int,
-) -> list[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Does the same as `EvaluationFights.play` in a new environment, for a saved model, such as in a worker process.
 
-    ``weights`` are the content of a model file, ``arguments`` those of the `PvpVecEnv`. Returns the number of the
-    choice and the ``info`` of each fight.
+    ``weights`` are the content of a model file, ``arguments`` those of the `PvpVecEnv`. Yields the number of the
+    choice and the ``info`` of each fight as it ends.
     """
     from sb3_pvp.envs import PvpVecEnv
 
     model = load(BytesIO(weights))
     with closing(PvpVecEnv(min(num_envs, len(choices)), **arguments)) as env:
-        finished = _play_choices(model, env, choices, deterministic, seed)
-    return [(number, {name: info[name] for name in _OF_FIGHTS if name in info}) for number, info in finished]
+        for number, info in _play_choices(model, env, choices, deterministic, seed):
+            yield number, {name: info[name] for name in _OF_FIGHTS if name in info}
 
 
 def _play_choices(
     model: BaseAlgorithm, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
-) -> list[tuple[int, dict[str, Any]]]:
-    """Plays one episode against each choice; returns its number and last ``info`` in the order in which they ended."""
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Plays one episode against each choice; yields its number and last ``info`` as it ends."""
     # Each row has a fixed share of the choices, as in `evaluate_model`.
     queues = [iter(range(row, len(choices), env.num_envs)) for row in range(env.num_envs)]
     opponents: list[list[int]] = [[] for _ in queues]  # of each row's current and next episode
-    finished: list[tuple[int, dict[str, Any]]] = []
+    left = len(choices)
 
     def set_next_opponent(row: int) -> None:
         for number in islice(queues[row], 1):
@@ -360,9 +369,9 @@ def _play_choices(
             set_next_opponent(row)
         act = _acting(model, deterministic, [seed + row for row in range(env.num_envs)])
         episodes = finished_episodes(act, env, observations)
-        while len(finished) < len(choices):
+        while left:
             row, info = next(episodes)
             if opponents[row]:
-                finished.append((opponents[row].pop(0), info))
+                left -= 1
+                yield opponents[row].pop(0), info
             set_next_opponent(row)
-    return finished

@@ -67,7 +67,7 @@ def play_matches(
     POSITIVE.check(parallel_fights=parallel_fights)
     processes = num_processes(jobs, sum(schedule.values()), settings.world)
     with ExitStack() as stack:
-        pool = stack.enter_context(closing(WorkerPool(processes, "rating"))) if processes > 1 else None
+        pool = stack.enter_context(closing(WorkerPool(processes, "commands"))) if processes > 1 else None
         return _play(league, schedule, seed, settings, parallel_fights, pool)
 
 
@@ -163,7 +163,7 @@ def rate(
             if not pairs:  # all are certain or out of reach, or `max_fights` is reached
                 return
             if pool is None and processes > 1:
-                pool = stack.enter_context(closing(WorkerPool(processes, "rating")))
+                pool = stack.enter_context(closing(WorkerPool(processes, "commands")))
             records = _play(league, pairs, seed + num_fights, settings, PARALLEL, pool)
             counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
             fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}

@@ -163,7 +163,10 @@ def plots(arguments: list[str] | None = None) -> None:
 
         def show() -> None:  # rl-zoo3 would show empty axes
             if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
-                raise ValueError("there is nothing to plot")
+                if name != "plot_train":
+                    raise ValueError("there is nothing to plot")
+                few = "no run of -a and -e in -f has as many episodes in its *.monitor.csv as -w, by default 100"
+                raise Refusal(f"there is nothing to plot: {few}")
             stock_show()
 
         try:

@@ -20,6 +20,7 @@ from rl_zoo3 import ALGOS, exp_manager
 from rl_zoo3.utils import get_latest_run_id
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import ProgressBarCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -38,6 +39,8 @@ from sb3_pvp.players.league.league import LEAGUE, league_of
 from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
+    UNFINISHED,
+    FirstCallback,
     LastCallback,
     StoppedRun,
     choose_run,
@@ -271,31 +274,39 @@ class PvpExperimentManager(SweepingManager):
         if self.log_interval != -1:  # as in the base class; -2 disables logging
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
         last = LastCallback()
+
+        def save() -> None:
+            model.save(f"{self.save_path}/{self.env_name}")
+            (run / UNFINISHED).touch()
+
         with last.deferring():  # also until the checkpoint is saved: there may be a second signal
             try:
                 with running(run):
                     model.learn(
                         n_timesteps,
-                        callback=[*self.callbacks, last],
+                        callback=[FirstCallback(last, save), *self.callbacks, last],
                         tb_log_name=run.name,
                         reset_num_timesteps=not (self.continue_training and self._is_ours),
                         **keywords,
                     )
+                    (run / UNFINISHED).unlink(missing_ok=True)
             except (KeyboardInterrupt, Exception) as error:
                 # A signal may reach other processes as well, whose end then raises another error here.
                 if isinstance(error, Exception) and not last.interrupted:
                     self._save_and_raise(model, error, last.has_begun)
                 self._was_stopped = True
-                if last.rollout_start is not None and isinstance(model, PvpPPO):
+                if last.resumes_at is not None and isinstance(model, PvpPPO):
                     # The rollout in progress is discarded: the run will resume at its start.
-                    model.num_timesteps = last.rollout_start
+                    model.num_timesteps, model.trained_rollouts = last.resumes_at
                     with uninterrupted():
                         model.save(run / CHECKPOINTS / file_name(learner(model)))
                 drop_lost_outputs()
             finally:
                 # What these raise must not hide the error that ended the training, nor keep the model from being saved.
+                first = self.callbacks[0] if self.callbacks else None
                 with suppress(Exception, *([KeyboardInterrupt] if self._was_stopped else [])):
-                    self.callbacks[0].on_training_end()  # closes the progress bar, if this is one
+                    if isinstance(first, (ProgressBarCallback, MaskableCheckpointCallback)):  # others may wait
+                        first.on_training_end()
                 with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
                     model.env.close()  # type: ignore[union-attr]
 

@@ -222,7 +222,7 @@ def test_fights_do_not_depend_on_the_processes(model: Path, capsys: pytest.Captu
         main(["evaluate", str(model), "--json", *fights, "--jobs", "2"])
     output = capsys.readouterr()
     assert json.loads(output.out) == alone
-    assert output.err == "fighting in 2 processes, see --jobs\n"
+    assert output.err.startswith("fighting in 2 processes, see --jobs\n")
 
 
 def test_an_episode_that_a_worker_repeats_counts_once() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
-from sb3_pvp.common.cores import CORES, PRIORITY, num_cores
+from sb3_pvp.common import worker_pool
+from sb3_pvp.common.cores import CORES, PRIORITY, is_reversible, num_cores
+from sb3_pvp.common.waiting import WaitedTooLong
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
-    with closing(WorkerPool(1, "rating")) as made:
+    with closing(WorkerPool(1, "commands")) as made:
         yield made
 
 
@@ -29,13 +32,39 @@ def squares(first: int, last: int) -> Iterator[int]:
     yield from (number * number for number in range(first, last))
 
 
-def test_workers_are_nice_and_have_one_core(pool: WorkerPool) -> None:
+def test_workers_have_one_core_and_are_not_nice_where_a_command_waits(pool: WorkerPool) -> None:
     def describe() -> tuple[int, int, str, int]:
         return os.nice(0), num_cores(), os.environ["OMP_NUM_THREADS"], os.getpid()
 
     *found, pid = pool.submit(describe).result()
-    assert found == [min(os.nice(0) + PRIORITY["rating"], 19), 1, "1"]
+    assert found == [os.nice(0), 1, "1"], "a command waits for them"
     assert pid != os.getpid() and pool.submit(describe).result()[-1] == pid, "a worker does many jobs"
+
+
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="no niceness")
+@pytest.mark.parametrize("may", [True, False])
+def test_an_evaluation_gives_way_only_if_it_can_be_hurried(may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if may and not is_reversible():
+        pytest.skip("niceness cannot be taken back here")
+    monkeypatch.setattr(worker_pool, "is_reversible", lambda: may)
+    here, extra = os.nice(0), PRIORITY["evaluation"] if may else 0
+    with closing(WorkerPool(1, "evaluation")) as made:
+        found = [made.submit(os.nice, 0).result()]
+        for is_waited_for in (True, False):
+            made.hurry(is_waited_for)
+            found.append(made.submit(os.nice, 0).result())
+    assert found == [min(here + each, 19) for each in (extra, 0, extra)]
+
+
+def test_a_stream_from_workers_that_hang_ends() -> None:
+    def hang() -> Iterator[int]:
+        yield 1
+        time.sleep(600)
+
+    with closing(WorkerPool(1, "commands", max_silence=0.5)) as made:
+        made.submit(int).result()  # it has started
+        with pytest.raises(WaitedTooLong, match=r"nothing came from them in 0\.5 seconds"):
+            list(made.stream(hang, [()]))
 
 
 def test_items_of_all_parts_arrive(pool: WorkerPool) -> None:
@@ -77,7 +106,7 @@ SCRIPT = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 from sb3_pvp.common.worker_pool import WorkerPool
-pool = WorkerPool(1, "rating")
+pool = WorkerPool(1, "commands")
 def work():
     import os
     yield os.getpid()

@@ -80,6 +80,9 @@ def test_every_metric(tmp_path: Path) -> None:
     np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=[[1.0, 2.0], [3.0, 5.0]], successes=won)
     evaluated = read_curve(run, "eval_win_rate")
     assert evaluated.center.tolist() == [0, 0.5] and evaluated.low[1] < 0.2 < 0.8 < evaluated.high[1]
+    (folder / "0.monitor.csv").write_text('#{"t_start": 0, "env_id": "NhEnv"}\nr,l,t\n')
+    with pytest.raises(ValueError, match=r"no episode is recorded in .*/\*\.monitor\.csv"):
+        read_curve(run, "episode_reward")
     for row in range(2):
         times = [(7.0 + row, 1 + row), (1.0 + row, 3 + row)]
         lines = ['#{"t_start": 0, "env_id": "NhEnv"}', "r,l,t", *(f"{r},5,{t}" for r, t in times)]

@@ -239,7 +239,8 @@ def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "plot_train needs -f FOLDER"),
-        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "nothing to plot"),
+        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "there is nothing to plot: no run of -a and -e in -f has"),
+        (["plot_train", "-e", "NhEnv", "-f", "logs"], "as many episodes in its *.monitor.csv as -w, by default 100"),
         (["all_plots", "-e", "NhEnvv", "-f", "logs"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv", "-f", "bare"], "all_plots needs -f FOLDER"),
         (["all_plots", "-e", "NhEnv"], "all_plots needs -f FOLDER"),

@@ -106,13 +106,13 @@ class ActorVecEnv(VecEnvWrapper):
     all rows. There are no single steps.
 
     Args:
-        venv: has a method ``part(first, count)`` that returns how to make some of its rows.
+        venv: has the methods ``part`` and ``log_episode`` of `sb3_pvp.envs.PvpVecEnv`.
         policy: of the learner.
         n_steps: of a rollout.
         num_actors: at most one per four rows.
         make_fleet: where the actors run.
 
-    Raises `ValueError` for environments without such parts.
+    Raises `ValueError` for environments with an `obstacle`.
     """
 
     def __init__(
@@ -123,15 +123,14 @@ class ActorVecEnv(VecEnvWrapper):
         num_actors: int,
         make_fleet: FleetFactory,
     ) -> None:
-        if isinstance(venv, VecEnvWrapper) or not hasattr(venv, "part"):
-            raise ValueError(
-                f"actors need a PvpVecEnv without wrappers, not {type(venv).__name__}: each actor makes a part of it "
-                "(rl-zoo3: --vec-env dummy and no normalize; PvpPPO normalises observations and rewards itself)"
-            )
+        if (reason := obstacle(venv)) is not None:
+            raise ValueError(reason)
         super().__init__(venv)
+        own: Any = venv
+        self._log_episode = own.log_episode
         self.rows, self.n_steps, self.policy = _parts(venv.num_envs, num_actors), n_steps, policy
         specs = [
-            ActorSpec(venv.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
+            ActorSpec(own.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
         ]
         space, num_heads = venv.observation_space, len(getattr(policy, "head_sizes", ()))
         assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
@@ -186,6 +185,13 @@ class ActorVecEnv(VecEnvWrapper):
             for step, row, info in report.infos:
                 infos.setdefault(step, {})[rows.start + row] = info
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
+
+    def steps(self, rollout: Rollout) -> Iterator[PlayedStep]:
+        """Yields the steps of a rollout; as each is taken, the episodes that end in it are written to log files."""
+        for step in rollout.steps():
+            for row in np.flatnonzero(step.dones).tolist():  # the actors' environments have no log files
+                self._log_episode(row, step.infos[row])
+            yield step
 
     def values(self) -> NDArray[np.float32]:
         """Waits for the values of the last rollout, ``(n_steps, rows)``."""
@@ -288,6 +294,18 @@ class ActorVecEnv(VecEnvWrapper):
         """Returns for each actor the calls that were not sent yet, and forgets them."""
         calls, self._calls = self._calls, [[] for _ in self.rows]
         return calls
+
+
+def obstacle(venv: VecEnv) -> str | None:
+    """Returns why actors cannot play in these environments; ``None`` if they can, and all is recorded as without."""
+    if isinstance(venv, VecEnvWrapper) or not hasattr(venv, "part"):
+        return (
+            f"actors need a PvpVecEnv without wrappers, not {type(venv).__name__}: each actor makes a part of it "
+            "(rl-zoo3: --vec-env dummy and no normalize; PvpPPO normalises observations and rewards itself)"
+        )
+    if venv.render_mode is not None:
+        return "actors play elsewhere, where nothing can be rendered: train with actors=0, or without a render_mode"
+    return None
 
 
 def _without(settings: Sequence[EnvCall], call: EnvCall) -> Iterator[EnvCall]:

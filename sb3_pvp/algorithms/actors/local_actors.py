@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.fleet import Actor, ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
 from sb3_pvp.common.stop_signals import without_hangup
+from sb3_pvp.common.waiting import MAX_SILENCE
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
 
@@ -90,7 +91,10 @@ class LocalActors:
         """See `Fleet.call`."""
         began = time.monotonic()
         futures = {index: self._ask(index, name, *given) for index, given in arguments.items()}
-        answers = {index: _result(future) for index, future in futures.items()}
+        try:
+            answers = {index: _result(future, MAX_SILENCE) for index, future in futures.items()}
+        except TimeoutError:
+            raise WorldError(f"an actor hangs: it has not answered in {MAX_SILENCE:g} seconds") from None
         self._slowest_call = max(self._slowest_call, time.monotonic() - began)
         return answers
 
@@ -126,7 +130,7 @@ def _new_pool() -> WorkerPool:
     return WorkerPool(1, "actors")
 
 
-def _result(future: Future[Any], timeout: float | None = None) -> Any:
+def _result(future: Future[Any], timeout: float) -> Any:
     try:
         return future.result(timeout)
     except WorkerDied as error:

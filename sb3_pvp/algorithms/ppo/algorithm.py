@@ -258,11 +258,15 @@ class PvpPPO(RolloutCollection):
             self._last_obs = None  # the actors begin new episodes
         if reset_num_timesteps:
             self.training_state = None
-        begun = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+        total_timesteps, callbacks = super()._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, *args, **kwargs
+        )
         # Actors have no wrappers, and what rows of a lost actor show means nothing.
         if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
             check_mask(self._last_obs.get(ACTION_MASK, True))
-        return begun
+        if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
+            self._resume(self.env)
+        return total_timesteps, callbacks
 
     def save(
         self,

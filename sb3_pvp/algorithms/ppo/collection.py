@@ -20,7 +20,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep, obstacle
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.ppo import resumable
@@ -70,9 +70,9 @@ class RolloutCollection(MaskablePPO):
         """Returns how many actors play, after saying so if that was chosen here."""
         if self.actors != AUTO_ACTORS:
             return int(self.actors)
-        # On the type: VecEnvWrapper, whose effect actors would miss, forwards unknown attributes.
-        has_parts = isinstance(self.env, ActorVecEnv) or hasattr(type(self.env), "part")
-        cores, is_worth_it = num_cores(), total_timesteps >= LEAST_TIMESTEPS and has_parts
+        assert self.env is not None
+        is_possible = isinstance(self.env, ActorVecEnv) or obstacle(self.env) is None
+        cores, is_worth_it = num_cores(), is_possible and total_timesteps >= LEAST_TIMESTEPS
         # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
         num_actors = min(cores - 1, self.n_envs // LEAST_ROWS) if is_worth_it else 0
         if self.verbose:
@@ -97,7 +97,7 @@ class RolloutCollection(MaskablePPO):
                 self._start_actors(env, callback)
             self._apply_schedules()  # again, if learning has come after the start
             rollout = env.wait()
-            steps, rows = rollout.steps(), rollout.rows
+            steps, rows = env.steps(rollout), rollout.rows
             self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
         else:
             if use_masking and not is_masking_supported(env):
@@ -197,12 +197,16 @@ class RolloutCollection(MaskablePPO):
         if np.isnan(buffer.values[0, 0]):
             compute_values(self.policy, buffer.observations, buffer.values)
 
-    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
-        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+    def _resume(self, env: VecEnv) -> None:
+        """Resumes a loaded run."""
         if self.training_state is not None:
             # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
             resumable.resume(self, resumable.unpack(self.training_state), env)
             self.training_state = None
+
+    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
+        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+        self._resume(env)
         if isinstance(env, ActorVecEnv):
             env.begin()
         # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.

@@ -13,7 +13,7 @@ import shutil
 import signal
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,8 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.damaged_files import DamagedFile, reading, skipping_damage
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say
+from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say, uninterrupted
+from sb3_pvp.common.waiting import is_waiting
 from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
@@ -42,6 +43,8 @@ NEWEST = "newest"
 INITIAL_MODEL = "initial_model.zip"
 #: The file in the run folder that is locked while a process trains there.
 LOCK = ".running"
+#: The file in the run folder that is there after the last step, until all has ended that callbacks then wait for.
+UNFINISHED = ".unfinished"
 #: Reasons that an error lists for not resuming runs; a log folder may have hundreds of them.
 _MAX_REASONS = 5
 
@@ -75,9 +78,9 @@ def choose_run(
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
     A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
-    the same initial model (given by its path) and less than ``n_timesteps`` own steps, and is not being trained by
-    another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this environment; raises
-    `ResumeError`, with the reasons, if it has runs and none qualifies.
+    the same initial model (given by its path) and less than ``n_timesteps`` own steps, or is `UNFINISHED`, and is not
+    being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
+    environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
     """
     if wanted != NEWEST:
         return _resumable_run(Path(wanted), env_name, config, n_timesteps)
@@ -180,13 +183,17 @@ class LastCallback(BaseCallback):
     has_begun = False
     #: Whether there was a signal to stop.
     interrupted = False
-    #: The training steps at the start of the rollout in progress; ``None`` while the model learns.
-    rollout_start: int | None = None
+    #: Whether the model is trained and saved: callbacks only finish their work.
+    is_over = False
+    #: Steps and rollouts of the model at the start of the rollout in progress, or at the end of training, from which
+    #: the run can be resumed; ``None`` while the model learns.
+    resumes_at: tuple[int, int] | None = None
 
     def deferring(self) -> AbstractContextManager[None]:
         """Lets the first signal end training between two steps, where it can be resumed, and a second Ctrl-C at once.
 
-        Other signals may come several times: some programs send them to a process and then to its group.
+        Other signals may come several times: some programs send them to a process and then to its group. What is only
+        waited for is ended by the first signal.
         """
 
         def stop(number: int, frame: object) -> None:
@@ -194,13 +201,15 @@ class LastCallback(BaseCallback):
                 raise KeyboardInterrupt
             if not self.interrupted:
                 drop_lost_outputs()
+                self.interrupted = True
+                if self.is_over or is_waiting():
+                    raise KeyboardInterrupt
                 say("Stopping after this step; press Ctrl-C again to stop at once")
-            self.interrupted = True
 
         return deferring(stop)
 
     def _on_rollout_start(self) -> None:
-        self.has_begun, self.rollout_start = True, self.model.num_timesteps
+        self.has_begun = True
 
     def _on_step(self) -> bool:
         """Raises ``KeyboardInterrupt`` if there was a signal to stop."""
@@ -209,7 +218,31 @@ class LastCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        self.rollout_start = None
+        self.resumes_at = None
+
+
+class FirstCallback(BaseCallback):
+    """Comes before all other callbacks, which may wait: notes for ``last`` where to resume, and saves the model.
+
+    ``save`` is called at the end of training.
+    """
+
+    def __init__(self, last: LastCallback, save: Callable[[], object]) -> None:
+        super().__init__()
+        self._last, self._save = last, save
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_start(self) -> None:
+        self._last.resumes_at = self.model.num_timesteps, trained_rollouts(self.model)
+
+    def _on_training_end(self) -> None:
+        if self._last.resumes_at is None:  # not in the middle of a rollout, where callbacks can stop the training
+            self._on_rollout_start()
+        with uninterrupted():
+            self._save()
+        self._last.is_over = True
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
@@ -259,7 +292,7 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
             f"start a new run from its model with -i {run.checkpoint}"
         )
-    if run.finished >= n_timesteps:
+    if run.finished >= n_timesteps and not (folder / UNFINISHED).is_file():
         raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")
     return run
 

@@ -139,7 +139,7 @@ class SweepingManager(exp_manager.ExperimentManager):
         if getattr(self.args, "distribute", None) is not None:
             pool: WorkerPool | RayTasks | None = self._cluster()
         else:
-            pool = WorkerPool(n_jobs, "sweeps") if n_jobs > 1 else None
+            pool = WorkerPool(n_jobs, "commands", max_silence=None) if n_jobs > 1 else None
         storage, stopped = self.storage or (str(folder / "sweep.log") if pool else None), False
         queue = self._queue(storage, settings)
         # disable=None: a bar on terminals only

@@ -407,6 +407,9 @@ def test_environments_that_cannot_be_divided_are_refused() -> None:
     model = PvpPPO(AutoregressivePolicy, VecMonitor(NhVecEnv(4)), n_steps=4, batch_size=8, device="cpu", actors=2)
     with pytest.raises(ValueError, match="without wrappers, not VecMonitor"):
         model.learn(16)
+    model.env = NhVecEnv(4, render_mode="ansi")
+    with pytest.raises(ValueError, match="nothing can be rendered: train with actors=0"):
+        model.learn(16)
     with pytest.raises(ValueError, match="actors must be a number of processes"):
         new_model(actors=-1)
 
@@ -426,6 +429,10 @@ def test_auto_takes_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPatc
         "2 cores: acting in 1 process, beside learning",
         "1 core: acting in this process",
     ]
+    monkeypatch.setattr("sb3_pvp.algorithms.ppo.collection.num_cores", lambda: 4)
+    for other in (VecMonitor(NhVecEnv(100)), NhVecEnv(100, render_mode="ansi")):  # what these record would be lost
+        model.env = other
+        assert model._num_actors(10**6) == 0
 
 
 def test_too_little_shared_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
