@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
@@ -47,6 +47,7 @@ def play_matches(
     settings: FightSettings,
     parallel_fights: int = PARALLEL,
     jobs: int | None = None,
+    advance: Callable[[int], object] = lambda fights: None,
 ) -> list[MatchRecord]:
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
@@ -60,6 +61,7 @@ def play_matches(
         parallel_fights: at the same time, in each process.
         jobs: processes, between which the fights are divided, which changes no result; ``None``: one for each core if
             the fights take longer than the start of processes, see `num_processes`.
+        advance: called with 1 after each fight.
 
     Raises:
         ValueError: for unknown players and impossible pairs, before the first fight.
@@ -68,7 +70,7 @@ def play_matches(
     processes = num_processes(jobs, sum(schedule.values()), settings.world)
     with ExitStack() as stack:
         pool = stack.enter_context(closing(WorkerPool(processes, "commands"))) if processes > 1 else None
-        return _play(league, schedule, seed, settings, parallel_fights, pool)
+        return _play(league, schedule, seed, settings, parallel_fights, pool, advance)
 
 
 def _play(
@@ -78,6 +80,7 @@ def _play(
     settings: FightSettings,
     parallel_fights: int,
     pool: WorkerPool | None,
+    advance: Callable[[int], object] = lambda fights: None,
 ) -> list[MatchRecord]:
     """Does the same as `play_matches` in the processes of a pool, or in this process."""
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
@@ -91,6 +94,7 @@ def _play(
     records: dict[int, MatchRecord] = {}
     try:
         for number, record in pool.stream(_play_fights, parts) if pool else _play_fights(*parts[0]):
+            advance(number not in records)  # fights of a worker that has died come again
             records[number] = record
     finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
         in_order = [records[number] for number in sorted(records)]

@@ -134,6 +134,27 @@ def test_one_ctrl_c_ends_a_wait_and_nothing_is_lost(
     assert state_of(tmp_path / "cut", capsys) == "finished"
 
 
+def test_one_ctrl_c_also_ends_an_evaluation_in_this_process(
+    pool: type[Pool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(f"{__name__}.PRESET", PRESET.replace("background: true", "background: false"))
+    fights = 0
+
+    def show(lines: evaluations.ProgressLines, done: int) -> None:
+        nonlocal fights
+        fights += 1
+        if fights == 6:  # of the evaluation after two rollouts
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it fights on")
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(evaluations.ProgressLines, "show", show)
+        train(tmp_path, 3)
+    assert f"resume after {2 * ROLLOUT} steps with" in capsys.readouterr().err.splitlines()[-1]
+    run = train(tmp_path, 3, "--resume")
+    assert [row["rollouts"] for row in evaluated(run)] == ["0", "2", "3"]
+
+
 def test_the_model_is_saved_before_anything_is_waited_for(
     pool: type[Pool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
