@@ -14,7 +14,7 @@ import typer
 
 from sb3_pvp.cli.usage import AsJson, JobsFolder, print_result, progress, table
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.stop_signals import uninterrupted
+from sb3_pvp.common.stop_signals import deferring, uninterrupted
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Jobs
@@ -54,9 +54,14 @@ def start(
         default = command[0] if preset is None else find_preset(preset).name  # refuses an unknown preset right here
         name = name or default
         command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
-    job = opened.start(command, name)
-    typer.echo(f"job {job.id} ({job.name}) started; its output is in {job.log}", err=wait or log)  # stdout is the log's
+    early = list[int]()
+    with deferring(lambda number, _: early.append(number)):  # else a job could be running that nobody knows of here
+        job = opened.start(command, name)
     try:
+        # stdout is the log's.
+        typer.echo(f"job {job.id} ({job.name}) started; its output is in {job.log}", err=wait or log)
+        if early:
+            raise KeyboardInterrupt
         for chunk in opened.follow(job) if log else ():
             typer.echo(chunk, nl=False)
         status = opened.wait(job, float("inf") if wait or log else VALIDATION_SECONDS if validate else 0.0)

@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,19 @@ def test_an_interrupt_ends_the_job_that_is_waited_for(jobs: Jobs, option: str, s
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 130
     assert [is_alive(pid) for pid in pids(jobs.all()[0].job).values()] == [stays] * len(NAMES)
+
+
+def test_an_interrupt_while_the_job_starts_ends_it_too(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Jobs.start
+
+    def start_and_interrupt(*arguments: Any) -> Any:
+        job = start(*arguments)
+        signal.raise_signal(signal.SIGTERM)
+        return job
+
+    monkeypatch.setattr(Jobs, "start", start_and_interrupt)
+    assert run("jobs", "start", "--wait", "--", "sleep", "1000") == 130
+    assert [status.state for status in jobs.all()] == ["stopped"]
 
 
 def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
