@@ -41,6 +41,7 @@ RENAMED = {
     ),
     "sb3_pvp.games.osrs.rendering.fighter.Fighter": "sb3_pvp.games.osrs.rendering.fighter.ShownFighter",
     "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.games.SimGame",
+    "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.acting_kernels.sample_heads",
     "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",

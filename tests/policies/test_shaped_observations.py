@@ -145,7 +145,7 @@ def test_environments_show_the_array() -> None:
     assert seen.shape == (2, 2, 36, 36) and seen.dtype == np.uint8
     mover = int(np.stack(picture.env_method("action_masks"))[0][0])  # who waits sees nothing else
     actions = np.full((2, 1), 5)
-    actions[mover] = 0
+    actions[1 - mover] = 0
     both = picture.step(actions)[0]["observation"]
     assert both[0].reshape(2, 3, 12, 3, 12).max((2, 4)).sum() == 255  # one cell is drawn, in the right plane
     assert both[mover, 0, 18, 18] == 255 and both[1 - mover, 1, 18, 18] == 255
