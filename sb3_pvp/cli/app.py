@@ -24,6 +24,7 @@ from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
 from sb3_pvp.common.entry_points import installed, missing
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.stop_signals import interrupts
 
 _ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.
 #: For commands that pass all arguments to rl-zoo3's parsers, including ``--help``.
@@ -56,7 +57,8 @@ class _Commands(TyperGroup):
     def invoke(self, context: Any) -> Any:
         """Runs the command; if it was stopped and can be continued, prints how."""
         try:
-            return super().invoke(context)
+            with interrupts():
+                return super().invoke(context)
         except KeyboardInterrupt as error:
             if error.args:
                 command = shlex.join(["sb3-pvp", *context.obj["arguments"]])

@@ -15,7 +15,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+)  # not on Windows
 STOPPED = 128 + signal.SIGINT  #: Exit code of a command that was stopped, as of shells after Ctrl-C.
 
 _Handler = Callable[[int, FrameType | None], Any]
@@ -24,6 +28,20 @@ _Handler = Callable[[int, FrameType | None], Any]
 def stopping() -> AbstractContextManager[None]:
     """Lets all these signals raise `KeyboardInterrupt`; one that is ignored, as SIGHUP by ``nohup``, stays ignored."""
     return _replacing(lambda before: before == signal.SIG_DFL, signal.default_int_handler)
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Raises `KeyboardInterrupt` where compiled functions make another error of it.
+
+    Those of Numba raise a `SystemError` if a signal to stop comes while their arguments are prepared.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def deferring(handler: _Handler) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.names import loadable, require_known, unknown_name
-from sb3_pvp.common.stop_signals import STOPPED, stopping
+from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.game import HOME_GAME
 
 #: The commands of `rl_zoo3.plots`.
@@ -211,7 +211,7 @@ def _command(
 
     before = ArgumentParser.parse_args
     try:
-        with stopping():
+        with stopping(), interrupts():
             install()
             ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
             yield given

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sb3_pvp.common.stop_signals import STOP_SIGNALS, deferring, kept, stopping, uninterrupted
+from sb3_pvp.common.stop_signals import STOP_SIGNALS, deferring, interrupts, kept, stopping, uninterrupted
 from tests.paths import ROOT
 
 
@@ -120,3 +120,14 @@ def test_output_that_nobody_reads_any_more_is_dropped() -> None:
     )
     os.close(write)
     assert result.stderr == "kept\n"
+
+
+def test_an_interrupted_call_of_a_compiled_function_is_an_interrupt() -> None:
+    """As Numba does it: its dispatcher makes a `SystemError` of what a signal raises while it prepares a call."""
+    with pytest.raises(KeyboardInterrupt), interrupts():
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise SystemError("returned a result with an exception set") from error
+    with pytest.raises(SystemError, match="of its own"), interrupts():
+        raise SystemError("of its own")
