@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import Game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
 
 # torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
 if TYPE_CHECKING:
     from sb3_pvp.players.league.league import League
-    from sb3_pvp.policies.files.registry import Decision, Flags, Frames
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
@@ -32,28 +32,6 @@ LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one
 MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 _NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
-
-
-@runtime_checkable
-class Opponent(Protocol):
-    """Acts in N fights at once, with the signature of SB3's ``predict``."""
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Returns the state before the first tick, one row ``(N, ...)`` per seed of a fight."""
-
-    def predict(
-        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
-    ) -> Decision:
-        """Returns actions, ints ``(N, heads)``, and the next state.
-
-        Args:
-            observation: observations of the opponent's seat, float32 ``(N, D)``; if the opponent has an attribute
-                ``frame_ages`` (ages in ticks, ascending), those frames, ``(N, frames, D)``.
-            state: the result of `initial_state` or of the last call; rows must be independent of each other.
-            episode_start: bool ``(N,)``, true in the first tick of a fight.
-            deterministic: act without chance.
-            action_masks: flat masks, bool ``(N, A)``.
-        """
 
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,

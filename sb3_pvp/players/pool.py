@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from os import fspath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import Game, World
-from sb3_pvp.players.opponents import WORLD_BOT, Opponent, OpponentChoice, league_players, make_opponent
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, league_players, make_opponent
 from sb3_pvp.players.seats import ActionMaskOverride, ObservationNoise, SeatHistory, Seats
-
-if TYPE_CHECKING:  # it imports torch
-    from sb3_pvp.policies.files.registry import Decision
+from sb3_pvp.policies.acting import Decision, Opponent
 
 # Streams of a fight's seed, so that no use of random numbers depends on another.
 _DELAYS, _NOISE, _CHANGES, _LEAGUE = 4, 5, 6, 7
@@ -27,7 +25,7 @@ _DELAYS, _NOISE, _CHANGES, _LEAGUE = 4, 5, 6, 7
 T = TypeVar("T")
 #: Opponents that act in one call: a function like `ModelOpponent.predict_together`, the opponents with their fights,
 #: and the array of their states in all fights.
-_Group = tuple[Callable[..., "Decision"], list[tuple[Opponent, NDArray[np.int64]]], NDArray[Any]]
+_Group = tuple[Callable[..., Decision], list[tuple[Opponent, NDArray[np.int64]]], NDArray[Any]]
 
 
 @dataclass(eq=False)

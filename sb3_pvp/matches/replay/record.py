@@ -26,6 +26,7 @@ from sb3_pvp.matches.replay import recording
 from sb3_pvp.players import opponents
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.players.seats import Observation
+from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.shipped import find_model
@@ -117,7 +118,7 @@ class RecordedFighter:
     """A player, and its observations, masks, actions and rewards in every tick."""
 
     player: recording.RecordedPlayer  #: As the recording describes it.
-    opponent: opponents.Opponent | None  #: What acts; ``None`` for the world's bot.
+    opponent: Opponent | None  #: What acts; ``None`` for the world's bot.
     model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None

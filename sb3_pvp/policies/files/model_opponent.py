@@ -16,8 +16,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
+from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.files.model_files import PolicyFile, load_maskable_ppo
-from sb3_pvp.policies.files.registry import Algorithm, Decision, Flags, Frames, ModelOpponent, algorithm_of
+from sb3_pvp.policies.files.registry import Algorithm, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model
 from sb3_pvp.policies.sampling import act_batched
 

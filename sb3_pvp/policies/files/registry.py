@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
@@ -24,6 +24,7 @@ from sb3_pvp.common.entry_points import installed, missing
 from sb3_pvp.common.names import unknown_name
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
+from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
 from sb3_pvp.policies.files.fighter_files import read_plain_values
 from sb3_pvp.policies.files.shipped import is_fighter
@@ -43,36 +44,11 @@ TRAINING_ONLY = (
 )
 _MAX_PACKED = 1 << 24
 
-Frames = NDArray[np.float32]
-Flags = NDArray[np.bool_]
-#: Actions, ints ``(N, heads)``, and the next state or ``None``.
-Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
 Source = str | Path | io.BytesIO | BaseAlgorithm
 
 
-class Acting(Protocol):
-    """A frozen model that acts in N fights at once, whose rows are independent of each other."""
-
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Returns the state before the first tick, one row ``(N, ...)`` per seed; of any type and width."""
-
-    def predict(
-        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
-    ) -> Decision:
-        """Returns actions, ints ``(N, heads)``, and the next state.
-
-        Args:
-            observation: float32 ``(N, *shape)``, where the shape is that of the model's observation, or of the part
-                ``"observation"`` of it.
-            state: the result of `initial_state` or of the last call.
-            episode_start: bool ``(N,)``, true in the first tick of a fight.
-            deterministic: act without chance; otherwise random numbers follow from the state.
-            action_masks: flat masks, bool ``(N, A)``.
-        """
-
-
 class ModelOpponent:
-    """A frozen model as an opponent; see `Acting` for `initial_state` and `predict`.
+    """A frozen model as an opponent; see `Opponent` for `initial_state` and `predict`.
 
     Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
     ``game`` is that of its training, if known. Raises `ValueError` for other actions than MultiDiscrete ones, and for
@@ -85,7 +61,7 @@ class ModelOpponent:
         content_hash: str,
         frame_ages: Sequence[int] | None,
         game: str | None,
-        acting: Acting | None = None,
+        acting: Opponent | None = None,
     ) -> None:
         seen, actions = spaces_of
         if not isinstance(actions, spaces.MultiDiscrete):
@@ -120,14 +96,14 @@ class ModelOpponent:
         return is_same and self.head_sizes == contract.head_sizes
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Implements `Acting.initial_state`."""
+        """Implements `Opponent.initial_state`."""
         assert self._acting is not None
         return self._acting.initial_state(seeds)
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """Implements `Acting.predict`, for any shape of the rows of ``observation``."""
+        """Implements `Opponent.predict`, for any shape of the rows of ``observation``."""
         assert self._acting is not None
         seen = np.ascontiguousarray(observation, np.float32).reshape(-1, *self._shape)
         actions, following = self._acting.predict(seen, state, episode_start, deterministic, action_masks)
@@ -144,7 +120,7 @@ class Algorithm:
 
     model_class: type[BaseAlgorithm]
 
-    def acting(self, model: Any) -> Acting:
+    def acting(self, model: Any) -> Opponent:
         """Returns a frozen copy of a model that acts in many fights."""
         raise NotImplementedError(f"{type(self).__name__} needs acting(model)")
 

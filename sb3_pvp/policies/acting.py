@@ -1,0 +1,37 @@
+"""What acts in many fights at once; needs no torch, as environments without models do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Frames = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+#: Actions, ints ``(N, heads)``, and the next state or ``None``.
+Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
+
+
+@runtime_checkable
+class Opponent(Protocol):
+    """Acts in N fights at once, with the signature of SB3's ``predict``."""
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Returns the state before the first tick, one row ``(N, ...)`` per seed of a fight."""
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Returns actions, ints ``(N, heads)``, and the next state.
+
+        Args:
+            observation: observations of the opponent's seat, float32 ``(N, D)``; if the opponent has an attribute
+                ``frame_ages`` (ages in ticks, ascending), those frames, ``(N, frames, D)``. What acts for a model of an
+                algorithm in the registry gets ``(N, *shape)``, in the shape that its model sees.
+            state: the result of `initial_state` or of the last call; rows must be independent of each other.
+            episode_start: bool ``(N,)``, true in the first tick of a fight.
+            deterministic: act without chance.
+            action_masks: flat masks, bool ``(N, A)``.
+        """
