@@ -214,6 +214,8 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
         ValueError: if the file is not a model of an algorithm in the registry, or cannot be loaded safely.
     """
     file = path if isinstance(path, io.BytesIO) else find_model(path)
+    if safe and not isinstance(file, Path):
+        raise ValueError("the content of a zip is not read safely: pass the path of its file")
     return algorithm_of(file).load(file, device, safe)
 
 

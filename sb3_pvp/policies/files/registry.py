@@ -133,7 +133,8 @@ class Algorithm:
 
     def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> BaseAlgorithm:
         """Loads a model for inference; ``safe``: nothing is unpickled, see `build`."""
-        if safe and isinstance(file, Path):
+        if safe:
+            assert isinstance(file, Path)  # see `sb3_pvp.load`
             return self.build(*read_plain_values(file), device)
         return self.model_class.load(file, device=device)
 

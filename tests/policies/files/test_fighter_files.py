@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zipfile
@@ -285,3 +286,8 @@ def test_training_needs_the_zip(small: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match="for inference only"):
         PvpPPO.load(small[1])
     assert "description" not in vars(PvpPPO.load(small[0]))
+
+
+def test_nothing_is_unpickled_from_the_content_of_a_zip_either(small: tuple[Path, Path]) -> None:
+    with pytest.raises(ValueError, match="pass the path of its file"):
+        load(io.BytesIO(small[0].read_bytes()), safe=True)
