@@ -1,0 +1,160 @@
+"""Who plays in a game of soccer, what they see and decide, and the contract of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
+from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES
+from sb3_pvp.games.soccer.rays import FRAMES, UNTOLD
+
+#: What a sensor may tell apart, from the point of view of the agent that has it.
+BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT = "ball", "own_goal", "goal", "wall", "teammate", "opponent"
+TAGS = (BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT)
+#: What an agent decides: the moves of each branch, in Unity's order.
+BRANCHES = (
+    ("run", ("stay", "forward", "backward")),
+    ("strafe", ("straight", "right", "left")),
+    ("turn", ("ahead", "turn_left", "turn_right")),
+)
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """Rays from the centre of an agent.
+
+    Attributes:
+        name: in the ids of observations.
+        degrees: between the outermost ray and its middle one, which comes first; then one to the right, one to the
+            left, and so on.
+        each_side: how many rays there are on each side of the middle one.
+        back: whether it looks backwards.
+    """
+
+    name: str
+    degrees: float
+    each_side: int
+    back: bool = False
+
+    @cached_property
+    def angles(self) -> NDArray[np.float64]:
+        """Clockwise from the agent's yaw, in degrees ``(R,)``."""
+        step = self.degrees / self.each_side
+        sides = [sign * step * number for number in range(1, self.each_side + 1) for sign in (1, -1)]
+        return np.array([0.0, *sides]) + 180.0 * self.back
+
+
+@dataclass(frozen=True)
+class Player:
+    """An agent: ``seat`` 0 is blue, ``position`` a key of `SPEED_FACTORS`, ``tags`` what its sensors tell apart."""
+
+    name: str
+    seat: int
+    position: str
+    sensors: tuple[Sensor, ...]
+    tags: tuple[str, ...] = TAGS
+
+    @cached_property
+    def size(self) -> int:
+        """How many numbers it sees."""
+        return FRAMES * (len(self.tags) + 2) * sum(len(sensor.angles) for sensor in self.sensors)
+
+    def tag(self, name: str) -> int:
+        """The position of a tag, or `UNTOLD`."""
+        return self.tags.index(name) if name in self.tags else UNTOLD
+
+    def observations(self) -> Iterator[tuple[str, str]]:
+        """Yields ids and descriptions of what it sees, in Unity's order."""
+        values = (*self.tags, "nothing", "distance")
+        for sensor in self.sensors:
+            for age, (ray, degrees) in product(reversed(range(FRAMES)), enumerate(sensor.angles)):
+                for value in values:
+                    said = f"{value} on ray {ray} of the {sensor.name} sensor ({degrees:g} degrees)"
+                    yield f"{self.name}_{sensor.name}_{age}_{ray}_{value}", f"{said}, {age} decisions ago"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The players of a game, the boxes that stand on its pitch, and whether one policy can play all of a team."""
+
+    name: str
+    players: tuple[Player, ...]
+    shared: bool
+    boxes: NDArray[np.float64]
+
+    @cached_property
+    def roles(self) -> tuple[Player, ...]:
+        """The agents of a seat: each one's own, or all of both teams where these differ."""
+        return tuple(each for each in self.players if each.seat == 0) if self.shared else self.players
+
+    @cached_property
+    def offset(self) -> int:
+        """Numbers before what an agent sees: whether it is in the game, where seats have different agents."""
+        return 0 if self.shared else 1
+
+    @cached_property
+    def contract(self) -> Contract:
+        """Observations and heads of a seat, agent after agent."""
+        seen: list[Observation] = []
+        heads: list[Head] = []
+        agents: list[Agent] = []
+        for role in self.roles:
+            begin = len(seen)
+            active = None if self.shared else f"{role.name}_plays"
+            if active:
+                seen.append(Observation(active, "1 on the seat whose agent this is."))
+            seen += [Observation(*each) for each in role.observations()]
+            for branch, moves in BRANCHES:
+                choices = tuple(SubAction(f"{role.name}_{move}", f"{role.name}: {move}") for move in moves)
+                heads.append(Head(f"{role.name}_{branch}", f"{role.name}: {branch}", choices))
+            ranges = (begin, len(seen)), (len(heads) - len(BRANCHES), len(heads))
+            agents.append(Agent(role.name, *ranges, active=active))
+        return Contract(self.name, tuple(heads), tuple(seen), tuple(agents), self.shared)
+
+    def role(self, player: int) -> int:
+        """Returns the position of a player among the agents of its seat."""
+        before = [each for each in self.players[:player] if not self.shared or each.seat == self.players[player].seat]
+        return len(before)
+
+    def box_tags(self, players: Sequence[int]) -> NDArray[np.int64]:
+        """Returns the tags of walls, the blue and the purple goal for these players ``(players, 3)``."""
+        goals = (OWN_GOAL, OTHER_GOAL)
+        rows = []
+        for each in players:
+            own = self.players[each]
+            rows.append([own.tag(kind) for kind in (BARRIER, *(goals if own.seat == 0 else goals[::-1]))])
+        return np.array(rows)
+
+    def agent_tags(self, players: Sequence[int]) -> NDArray[np.int64]:
+        """Returns the tags of all agents for these players ``(players, agents)``."""
+        rows = []
+        for each in players:
+            own = self.players[each]
+            rows.append([own.tag(TEAMMATE if other.seat == own.seat else OPPONENT) for other in self.players])
+        return np.array(rows)
+
+
+_FRONT, _BACK = Sensor("front", 60.0, 5), Sensor("back", 45.0, 1, back=True)
+_AROUND = Sensor("around", 180.0, 20)
+_STRIKER = "striker", (_FRONT, _BACK), (BALL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT)
+_GOALIE = "goalie", (_AROUND,), (BALL, OWN_GOAL, BARRIER, OPPONENT)
+
+SOCCER_TWOS = Layout(
+    "SoccerTwos-v0",
+    tuple(Player(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)),
+    shared=True,
+    boxes=BOXES,
+)
+#: Only the purple goal counts, and a wall stands before the other one.
+STRIKERS_VS_GOALIE = Layout(
+    "StrikersVsGoalie-v0",
+    (Player("striker0", 0, *_STRIKER), Player("striker1", 0, *_STRIKER), Player("goalie", 1, *_GOALIE)),
+    shared=False,
+    boxes=np.vstack([BOXES, BLOCKER]),
+)

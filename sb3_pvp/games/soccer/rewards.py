@@ -1,0 +1,48 @@
+"""The rewards of soccer, all for the team as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.schedules import Schedule, parse_schedule
+from sb3_pvp.game.world import Transition
+
+
+class SoccerRewards:
+    """What Unity's environment rewards, each term times a weight, which is 1 unless it is changed."""
+
+    terms: ClassVar[Mapping[str, str]] = {
+        "goal": "A goal for the team: 1 less the share of the time that has passed.",
+        "goal_against": "A goal for the opponents: -1.",
+        "touch": "0.2 times the parameter ball_touch for each time that an agent begins to touch the ball.",
+        "existence": "-1 for strikers, +1 for a goalie, over the whole time.",
+    }
+    tags: ClassVar[Mapping[str, str]] = {f"{name}_weight": name for name in terms}
+
+    def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
+        """Returns the weights as schedules, see `sb3_pvp.game.Rewards.weights`."""
+        require_all_known("reward", changes or {}, self.terms)
+        return {
+            name: parse_schedule(value) for name, value in {**dict.fromkeys(self.terms, 1.0), **(changes or {})}.items()
+        }
+
+    def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
+        """Returns the weights, float32 ``(terms, 1)``."""
+        return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
+
+    def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
+        """Returns the weights by tag."""
+        return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
+
+    def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the terms, float32 ``(terms, N)``."""
+        report = transition.report
+        goal = report["goal"]
+        scored = np.where(goal > 0, np.float32(1.0) - report["elapsed"], np.float32(0.0))
+        terms = np.stack([scored, -(goal < 0).astype(np.float32), report["touches"], report["existence"]])
+        return (weights * terms).astype(np.float32, copy=False)
