@@ -57,6 +57,7 @@ MODULES = {
     "sb3_pvp.ppo": "sb3_pvp.algorithms.ppo",
     "sb3_pvp.ppo.actor_env": "sb3_pvp.algorithms.actors.actor_env",
     "sb3_pvp.ppo.actors": "sb3_pvp.algorithms.actors.fleet",
+    "sb3_pvp.ppo.collection": "sb3_pvp.algorithms.ppo.algorithm",
     "sb3_pvp.ppo.hyperparameters": "sb3_pvp.algorithms.hyperparameters",
     "sb3_pvp.ppo.local_actors": "sb3_pvp.algorithms.actors.local_actors",
     "sb3_pvp.ppo.metrics": "sb3_pvp.algorithms.ppo.rollout_log",

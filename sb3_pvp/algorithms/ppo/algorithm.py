@@ -1,30 +1,48 @@
-"""`PvpPPO`: MaskablePPO for long self-play runs."""
+"""`PvpPPO`: MaskablePPO for long self-play runs.
+
+The order of events stands here, top to bottom; what they compute is in the modules beside this one.
+
+1. `learn`: actors begin, if there are any, and callbacks register; then by turns, as in SB3:
+2. `collect_rollouts`: a loaded run resumes; what `save` would save is remembered (`resumable`); schedules move on and
+   callbacks hear of the rollout (`_begin_rollout`); steps fill the buffer (`_play`, or the actors); then come values,
+   normalised rewards and advantages (`_finish_rollout`), and actors may begin the next rollout.
+3. `train`: a rollout becomes a gradient (`update.PpoUpdate`), and counts as trained.
+"""
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import fields
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule, obs_as_tensor
+from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep, obstacle
+from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
-from sb3_pvp.algorithms.ppo.buffers import REUSED
-from sb3_pvp.algorithms.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
-from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer
-from sb3_pvp.algorithms.ppo.rollout_log import record
-from sb3_pvp.algorithms.ppo.update import PpoUpdate, UpdateLog, read_buffer
+from sb3_pvp.algorithms.ppo.buffers import REUSED, narrowed
+from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
+from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, record
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.cores import num_cores
@@ -34,7 +52,7 @@ from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import is_installed
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK
+from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
@@ -42,12 +60,18 @@ from sb3_pvp.policies.precision import check_precision, resolve_precision
 
 Self = TypeVar("Self", bound="PvpPPO")
 
+#: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
+#: takes seconds to start processes.
+LEAST_ROWS, LEAST_TIMESTEPS = 32, 500_000
+AUTO_ACTORS = "auto"
+#: Up to this width, synchronising threads takes longer than computing a layer.
+MAX_WIDTH_FOR_ONE_THREAD = 256
 #: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
 _LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
 
 
-class PvpPPO(RolloutCollection):
+class PvpPPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
 
     With default arguments it computes the same as MaskablePPO (training.md §6, §7).
@@ -61,9 +85,9 @@ class PvpPPO(RolloutCollection):
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
-    - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
-      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``. So it
-      is for all policies with actors.
+    - With an `AutoregressivePolicy`, and with actors, the critic runs once at the end of a rollout and not at each
+      step: the local ``values`` that SB3 shows to callbacks is ``None``, and from ``on_rollout_end`` on they are in
+      ``rollout_buffer.values``.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
@@ -87,6 +111,14 @@ class PvpPPO(RolloutCollection):
         ValueError: for an unknown argument, a hyperparameter out of range, or an invalid schedule.
     """
 
+    #: Packed state of the run for exact resume; consumed by the first rollout after `load`.
+    training_state: bytes | None = None
+    #: State of the run at the start of the current rollout; ``None`` after learning.
+    _rollout_start: resumable.State | None = None
+    #: The buffer for all rows, while `rollout_buffer` is without those of lost actors.
+    _whole_buffer: Any = None
+    #: Makes what runs the actors; not saved.
+    fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
     description: dict[str, Any] | None = None
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
@@ -133,9 +165,13 @@ class PvpPPO(RolloutCollection):
         POSITIVE.check(n_steps=self.n_steps)
         known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
-        given = {name: getattr(self, name) for name in RANGES}
-        self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
-        self._apply_schedules()
+        for name in RANGES:
+            given = getattr(self, name)
+            if is_schedule(given):
+                self.schedules[name] = parse_schedule(given)
+            elif name not in self.schedules:
+                setattr(self, name, value_at(name, given))
+        self._apply_schedules(self.trained_rollouts)
         super()._setup_model()
         buffer: Any = self.rollout_buffer
         if type(buffer) in REUSED:  # by default; another class that the user has chosen stays
@@ -157,11 +193,10 @@ class PvpPPO(RolloutCollection):
         if isinstance(contract, Contract) and contract.action_space == self.action_space and not is_installed(contract):
             self.policy_kwargs = {**self.policy_kwargs, "contract": contract}
 
-    def _apply_schedules(self) -> None:
-        """Sets the hyperparameters to their values at `trained_rollouts`."""
-        for name in RANGES:
-            given = self.schedules.get(name, getattr(self, name))
-            setattr(self, name, value_at(name, given, self.trained_rollouts))
+    def _apply_schedules(self, trained_rollouts: int) -> None:
+        """Sets the hyperparameters that are schedules to their values after so many rollouts."""
+        for name, schedule in self.schedules.items():
+            setattr(self, name, value_at(name, schedule, trained_rollouts))
         # SB3 wraps numbers into schedules only in _setup_model; train() calls them.
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
@@ -169,69 +204,14 @@ class PvpPPO(RolloutCollection):
     def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
         """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
         AT_LEAST_0.check(total_timesteps=total_timesteps)
-        is_small = self.device.type == "cpu" and self._width() <= MAX_WIDTH_FOR_ONE_THREAD
+        widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
+        is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
         threads = th.get_num_threads()
         th.set_num_threads(1 if is_small else threads)
         try:
             return super().learn(total_timesteps, *args, **kwargs)
         finally:
             th.set_num_threads(threads)
-
-    def train(self) -> None:
-        """Learns from the rollout in the buffer (training.md §7)."""
-        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
-        if isinstance(self.policy, AutoregressivePolicy):
-            self.policy.observe(samples.observations, samples.actions)
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        self._resolve_precision()
-        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
-        for name in ("clip_range", "clip_range_vf"):
-            if numbers[name] is not None:
-                numbers[name] = numbers[name](self._current_progress_remaining)
-        update = PpoUpdate(**numbers)
-        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
-        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
-        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
-        # AutoregressivePolicy applies the statistics of the rollout here.
-        self.policy.set_training_mode(False)
-        self._n_updates += len(log.epoch_starts)
-        self.num_updates += len(log.grad_norms)
-        self.trained_rollouts += 1
-        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
-            self._rollout_start = None
-        metrics = self._update_metrics(update, log)
-        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
-    def _resolve_precision(self) -> None:
-        """Replaces ``"auto"`` by what is faster here; a run that resumes elsewhere keeps it."""
-        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
-        if given != self.precision and self.verbose:
-            print(f"Learning with precision {self.precision}")
-
-    def _update_metrics(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
-        """Returns the metrics of a learning phase, by tag without ``train/``."""
-        buffer = self.rollout_buffer
-        metrics = {
-            "total_steps": self.num_timesteps,
-            "trained_rollouts": self.trained_rollouts,
-            "epochs": len(log.epoch_starts),
-            "num_updates": len(log.grad_norms),
-            "batch_size": update.batch_size or buffer.rewards.size,
-            "grad_accum": update.gradient_accumulation_steps,
-            "max_grad_norm": update.max_grad_norm,
-            "entropy_coef": update.ent_coef,
-            "vf_coef": update.vf_coef,
-            "clip_coef": update.clip_range,
-            "clip_range": update.clip_range,
-        }
-        if update.clip_range_vf is not None:
-            metrics["clip_range_vf"] = update.clip_range_vf
-        if log.terms:
-            metrics |= log.metrics(getattr(self.policy, "head_ids", None))
-            metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        return metrics
 
     def _setup_learn(
         self,
@@ -267,6 +247,212 @@ class PvpPPO(RolloutCollection):
         if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
             self._resume(self.env)
         return total_timesteps, callbacks
+
+    def _num_actors(self, total_timesteps: int) -> int:
+        """Returns how many actors play, after saying so if that was chosen here."""
+        if self.actors != AUTO_ACTORS:
+            return int(self.actors)
+        assert self.env is not None
+        is_possible = isinstance(self.env, ActorVecEnv) or obstacle(self.env) is None
+        cores, is_worth_it = num_cores(), is_possible and total_timesteps >= LEAST_TIMESTEPS
+        # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
+        num_actors = min(cores - 1, self.n_envs // LEAST_ROWS) if is_worth_it else 0
+        if self.verbose:
+            processes = f"{num_actors} process{'es' if num_actors > 1 else ''}"
+            where = f"{processes}, beside learning" if num_actors else "this process"
+            print(f"{cores} core{'s' if cores > 1 else ''}: acting in {where}")
+        return num_actors
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: Any,
+        n_rollout_steps: int,
+        use_masking: bool = True,
+    ) -> bool:
+        """Same as in MaskablePPO, plus actors, exact resume, ``eps_greedy`` and the metrics of the rollout."""
+        assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
+        log, rows = RolloutLog(), np.arange(env.num_envs)
+        values_later = isinstance(env, ActorVecEnv) or isinstance(self.policy, AutoregressivePolicy)
+        if isinstance(env, ActorVecEnv):
+            if not env.is_collecting:
+                self._start_actors(env, callback)
+            self._apply_schedules(self.trained_rollouts)  # again, if learning has come after the start
+            rollout = env.wait()
+            steps, rows = env.steps(rollout), rollout.rows
+            self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
+        else:
+            if use_masking and not is_masking_supported(env):
+                raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
+            self._begin_rollout(env, callback)
+            steps = self._play(env, n_rollout_steps, use_masking, values_later)
+        if rollout_buffer.n_envs < env.num_envs:  # for the rows that were left by the last rollout
+            rollout_buffer = self._whole_buffer
+        rollout_buffer.reset()
+        rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
+        for n_steps, step in enumerate(steps):  # noqa: B007  # callbacks may read it
+            obs, obs_tensor, actions, values, log_probs, action_masks, new_obs, rewards, dones, infos = step
+            self.num_timesteps += len(rows)
+            # Callbacks read these locals by SB3's names, and may add to the rewards in place.
+            callback.update_locals(locals())
+            if not callback.on_step():
+                return False
+            ended = np.flatnonzero(dones)
+            self._update_info_buffer([infos[row] for row in ended], dones[ended])
+            log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
+            self._bootstrap_truncated(rewards, ended, infos)
+            if isinstance(self.action_space, spaces.Discrete):
+                actions = actions.reshape(-1, 1)
+            values = th.zeros_like(log_probs) if values_later else values
+            starts = self._last_episode_starts
+            rollout_buffer.add(obs, actions, rewards, starts, values, log_probs, action_masks=action_masks)
+            self._last_obs, self._last_episode_starts = new_obs, dones
+        log.finalizing = time.perf_counter()
+        if isinstance(env, ActorVecEnv):
+            rollout_buffer.values[:] = env.values()
+        elif values_later:
+            compute_values(self.policy, rollout_buffer.observations, rollout_buffer.values)
+        self.rollout_buffer = self._whole_buffer = rollout_buffer
+        if len(rows) < env.num_envs:  # actors were lost
+            self.rollout_buffer = narrowed(rollout_buffer, rows)
+        self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
+        callback.update_locals(locals())
+        callback.on_rollout_end()
+        if isinstance(env, ActorVecEnv) and self._can_overlap():
+            # For callbacks, matches and a checkpoint the next rollout has its own number. `train` learns from this one.
+            self.trained_rollouts += 1
+            self._start_actors(env, callback)
+            self._apply_schedules(self.trained_rollouts - 1)
+        return True
+
+    def _resume(self, env: VecEnv) -> None:
+        """Resumes a loaded run."""
+        if self.training_state is not None:
+            # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
+            resumable.resume(self, resumable.unpack(self.training_state), env)
+            self.training_state = None
+
+    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
+        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+        self._resume(env)
+        if isinstance(env, ActorVecEnv):
+            env.begin()
+        # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.
+        keeps_start = isinstance(env, ActorVecEnv) and self.num_timesteps > self._num_timesteps_at_start
+        self._rollout_start = resumable.current_state(self, env, with_env=not keeps_start)
+        self._apply_schedules(self.trained_rollouts)
+        if env.has_attr("set_trained_rollouts"):
+            env.env_method("set_trained_rollouts", self.trained_rollouts)
+        self.policy.set_training_mode(False)
+        callback.on_rollout_start()
+
+    def _play(self, env: VecEnv, n_steps: int, use_masking: bool, values_later: bool) -> Iterator[PlayedStep]:
+        """Plays a rollout step by step, each from the observation that the last one has led to."""
+        # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
+        get_masks, policy = getattr(env, "action_masks", None) or partial(get_action_masks, env), self.policy
+        for _ in range(n_steps):
+            obs, action_masks = self._last_obs, get_masks() if use_masking else None
+            obs_tensor, is_greedy = obs_as_tensor(obs, self.device), self._draws_greedy()  # type: ignore[arg-type]
+            with th.no_grad():
+                if values_later:
+                    (actions, log_probs), values = policy.act(obs_tensor, is_greedy, action_masks), None  # type: ignore[operator]
+                else:
+                    actions, values, log_probs = policy(obs_tensor, is_greedy, action_masks=action_masks)
+            taken = actions.cpu().numpy()
+            yield PlayedStep(obs, obs_tensor, taken, values, log_probs, action_masks, *env.step(taken))
+
+    def _draws_greedy(self) -> bool:
+        """Draws whether a step takes the most likely actions."""
+        # Only if needed: with eps_greedy 0 the random stream must be that of SB3.
+        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
+
+    def _start_actors(self, env: ActorVecEnv, callback: BaseCallback) -> None:
+        """Lets the actors play a rollout, with the random numbers that `_play` would draw."""
+        self._begin_rollout(env, callback)
+        draws = Draws.empty(self.n_steps, env.num_envs, len(getattr(self.policy, "head_sizes", ())))
+        for step in range(self.n_steps):
+            draws.is_greedy[step] = self._draws_greedy()
+            if draws.uniforms.size and not draws.is_greedy[step]:
+                draws.uniforms[step] = th.rand(draws.uniforms.shape[1:]).numpy()
+        env.start(draws)
+
+    def _can_overlap(self) -> bool:
+        """Whether the actors can play the next rollout while the model learns from this one."""
+        # Before there are statistics, the policy sees other features than after learning.
+        has_statistics = getattr(self.policy, "has_statistics", True)
+        return not self.synchronous and has_statistics and self.num_timesteps < self._total_timesteps
+
+    def _bootstrap_truncated(
+        self, rewards: NDArray[np.float32], ended: NDArray[np.int64], infos: list[dict[str, Any]]
+    ) -> None:
+        """Adds the discounted last value of truncated episodes to ``rewards (envs,)`` in place (training.md §6.2 b)."""
+        cut = [row for row in ended if infos[row].get("TimeLimit.truncated", False)]
+        last = {row: seen for row in cut if (seen := infos[row].get("terminal_observation")) is not None}
+        if not last:
+            return
+        seen = [*last.values()]
+        # One batch for all of them, where SB3 evaluates each: the same up to rounding.
+        is_dict = isinstance(seen[0], dict)
+        stacked = {key: np.stack([each[key] for each in seen]) for key in seen[0]} if is_dict else np.stack(seen)
+        with th.no_grad():
+            values = self.policy.predict_values(self.policy.obs_to_tensor(stacked)[0])
+        rewards[[*last]] += self.gamma * self._to_raw_scale(values)
+
+    def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
+        """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
+        raw = values.cpu().numpy().flatten()
+        return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
+
+    def _finish_rollout(self, log: RolloutLog, last_obs: Any, dones: NDArray[np.bool_]) -> None:
+        """Normalises rewards and computes advantages (training.md §6.2 c and d).
+
+        ``last_obs`` and ``dones`` are those after the last step.
+        """
+        buffer = self.rollout_buffer
+        with th.no_grad():
+            last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
+        if self.normalize_reward:
+            raw_values = self._to_raw_scale(last_values)
+            returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
+            self.reward_normalizer.update(returns)
+            buffer.rewards = self.reward_normalizer(buffer.rewards)
+            record(self.logger, "rollout", self.reward_normalizer.metrics(buffer.rewards))
+        buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+        numbers = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
+        record(self.logger, "rollout", log.metrics(buffer) | numbers)
+
+    def train(self) -> None:
+        """Learns from the rollout in the buffer (training.md §7)."""
+        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
+        if isinstance(self.policy, AutoregressivePolicy):
+            self.policy.observe(samples.observations, samples.actions)
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        # "auto" becomes what is faster here; a run that resumes elsewhere keeps it.
+        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
+        if given != self.precision and self.verbose:
+            print(f"Learning with precision {self.precision}")
+        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
+        for name in ("clip_range", "clip_range_vf"):
+            if numbers[name] is not None:
+                numbers[name] = numbers[name](self._current_progress_remaining)
+        update = PpoUpdate(**numbers)
+        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
+        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
+        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
+        # AutoregressivePolicy applies the statistics of the rollout here.
+        self.policy.set_training_mode(False)
+        self._n_updates += len(log.epoch_starts)
+        self.num_updates += len(log.grad_norms)
+        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
+            # Otherwise the next rollout has begun already, which has counted this one.
+            self.trained_rollouts += 1
+            self._rollout_start = None
+        metrics = log.metrics(update, self.rollout_buffer)
+        metrics |= {"total_steps": self.num_timesteps, "trained_rollouts": self.trained_rollouts}
+        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def save(
         self,
@@ -330,6 +516,6 @@ class PvpPPO(RolloutCollection):
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):
                 del model.schedules[name]
-                setattr(model, name, kwargs[name])
-        model._apply_schedules()
+                setattr(model, name, value_at(name, kwargs[name]))
+        model._apply_schedules(model.trained_rollouts)
         return model
