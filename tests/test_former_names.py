@@ -45,6 +45,8 @@ RENAMED = {
     "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
     "sb3_pvp.ppo.collection.RolloutCollection": "sb3_pvp.algorithms.ppo.algorithm.PvpPPO",
+    "sb3_pvp.ppo.resumable.completed": "sb3_pvp.algorithms.ppo.resumable.packed",
+    "sb3_pvp.ppo.resumable.pack": "sb3_pvp.algorithms.ppo.resumable.packed",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
     "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
     "sb3_pvp.serving.fighters.Source": "sb3_pvp.serving.fighters.FighterSource",

@@ -1,12 +1,11 @@
 """`PvpPPO`: MaskablePPO for long self-play runs.
 
-The order of events stands here, top to bottom; what they compute is in the modules beside this one.
+The order of events, which stands here from top to bottom; what they compute is in the modules beside this one:
 
-1. `learn`: actors begin, if there are any, and callbacks register; then by turns, as in SB3:
-2. `collect_rollouts`: a loaded run resumes; what `save` would save is remembered (`resumable`); schedules move on and
-   callbacks hear of the rollout (`_begin_rollout`); steps fill the buffer (`_play`, or the actors); then come values,
-   normalised rewards and advantages (`_finish_rollout`), and actors may begin the next rollout.
-3. `train`: a rollout becomes a gradient (`update.PpoUpdate`), and counts as trained.
+1. `learn`: actors begin, if there are any, and callbacks register. Then by turns, as in SB3:
+2. `collect_rollouts`: a loaded run resumes, schedules move on, callbacks hear of it (`_begin_rollout`); steps fill the
+   buffer (`_play`, or actors), then values, normalised rewards and advantages (`_finish_rollout`).
+3. `train`: the rollout becomes gradients (`update.PpoUpdate`), and counts as trained.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import FloatSchedule, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep, obstacle
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
-from sb3_pvp.algorithms.ppo.buffers import REUSED, narrowed
+from sb3_pvp.algorithms.ppo.actor_choice import with_actors
+from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, record
+from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, record, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.names import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.value_checks import check_mask
@@ -60,10 +59,6 @@ from sb3_pvp.policies.precision import check_precision, resolve_precision
 
 Self = TypeVar("Self", bound="PvpPPO")
 
-#: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
-#: takes seconds to start processes.
-LEAST_ROWS, LEAST_TIMESTEPS = 32, 500_000
-AUTO_ACTORS = "auto"
 #: Up to this width, synchronising threads takes longer than computing a layer.
 MAX_WIDTH_FOR_ONE_THREAD = 256
 #: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
@@ -80,14 +75,13 @@ class PvpPPO(MaskablePPO):
       learning), ``batch_size``, ``max_grad_norm``, ``gradient_accumulation_steps`` and ``eps_greedy`` may each be a
       schedule of `sb3_pvp.common.schedules`, or its config. Schedules are functions of `trained_rollouts`, the number
       of finished rollouts; the attribute of the same name holds the current value.
-    - A policy whose ``has_statistics`` is false does not learn from a rollout: it only collects statistics.
+    - A policy whose ``has_statistics`` is false only collects statistics in a rollout, and does not learn.
     - After `load`, ``learn(..., reset_num_timesteps=False)`` continues exactly as if the run had never stopped, if the
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
-    - With an `AutoregressivePolicy`, and with actors, the critic runs once at the end of a rollout and not at each
-      step: the local ``values`` that SB3 shows to callbacks is ``None``, and from ``on_rollout_end`` on they are in
-      ``rollout_buffer.values``.
+    - With an `AutoregressivePolicy`, or actors, the critic runs once at the end of a rollout: the local ``values`` that
+      SB3 shows to callbacks is ``None``; at ``on_rollout_end`` they are in ``rollout_buffer.values``.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
@@ -97,9 +91,8 @@ class PvpPPO(MaskablePPO):
         normalize_reward: divide rewards by the running standard deviation of discounted returns (training.md §6.2 c).
             Logged episode rewards remain raw.
         precision: ``"bf16"`` computes the products of hidden layers in bfloat16 while learning, with an
-            `AutoregressivePolicy`; ``"fp32"`` everything in float32. ``"auto"`` measures once, before the model first
-            learns, and takes bfloat16 if the layers are wide and it is clearly faster on this machine; then the
-            attribute, which is saved, holds the choice.
+            `AutoregressivePolicy`; ``"fp32"`` everything in float32; ``"auto"`` measures once, before the model first
+            learns, which is clearly faster on this machine: then the attribute, which is saved, holds the choice.
         actors: processes that play the rollouts, each with an equal part of the rows of a `sb3_pvp.envs.PvpVecEnv`; 0:
             this process plays them itself; ``"auto"``: one per core, if `learn` is to last long enough.
         synchronous: with actors, learn from a rollout before the next one begins, so that results and `save` are
@@ -147,7 +140,7 @@ class PvpPPO(MaskablePPO):
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
         self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
-        # From the environments, or ``None`` if they do not have them; saved with the model.
+        # These three come from environments that have them, and are saved with the model.
         self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
         self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
         self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
@@ -173,11 +166,7 @@ class PvpPPO(MaskablePPO):
                 setattr(self, name, value_at(name, given))
         self._apply_schedules(self.trained_rollouts)
         super()._setup_model()
-        buffer: Any = self.rollout_buffer
-        if type(buffer) in REUSED:  # by default; another class that the user has chosen stays
-            sizes = {name: getattr(buffer, name) for name in ("device", "gamma", "gae_lambda", "n_envs")}
-            own_class: Any = REUSED[type(buffer)]
-            self.rollout_buffer = own_class(self.n_steps, self.observation_space, self.action_space, **sizes)
+        self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
@@ -227,15 +216,7 @@ class PvpPPO(MaskablePPO):
         normalizer = self.get_vec_normalize_env()
         if normalizer is not None and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
-        if isinstance(self.env, ActorVecEnv) and self.env.is_collecting:  # the last call was interrupted
-            self.env.wait()
-            self._last_obs = None
-        num_actors = self._num_actors(total_timesteps)
-        if num_actors and self.fleet_factory is LocalActors:
-            th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
-        if num_actors and not isinstance(self.env, ActorVecEnv):
-            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.fleet_factory)
-            self._last_obs = None  # the actors begin new episodes
+        self.env = with_actors(self, total_timesteps)
         if reset_num_timesteps:
             self.training_state = None
         total_timesteps, callbacks = super()._setup_learn(
@@ -245,31 +226,11 @@ class PvpPPO(MaskablePPO):
         if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
             check_mask(self._last_obs.get(ACTION_MASK, True))
         if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
-            self._resume(self.env)
+            resumable.resume(self, self.env)
         return total_timesteps, callbacks
 
-    def _num_actors(self, total_timesteps: int) -> int:
-        """Returns how many actors play, after saying so if that was chosen here."""
-        if self.actors != AUTO_ACTORS:
-            return int(self.actors)
-        assert self.env is not None
-        is_possible = isinstance(self.env, ActorVecEnv) or obstacle(self.env) is None
-        cores, is_worth_it = num_cores(), is_possible and total_timesteps >= LEAST_TIMESTEPS
-        # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
-        num_actors = min(cores - 1, self.n_envs // LEAST_ROWS) if is_worth_it else 0
-        if self.verbose:
-            processes = f"{num_actors} process{'es' if num_actors > 1 else ''}"
-            where = f"{processes}, beside learning" if num_actors else "this process"
-            print(f"{cores} core{'s' if cores > 1 else ''}: acting in {where}")
-        return num_actors
-
     def collect_rollouts(
-        self,
-        env: VecEnv,
-        callback: BaseCallback,
-        rollout_buffer: Any,
-        n_rollout_steps: int,
-        use_masking: bool = True,
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int, use_masking: bool = True
     ) -> bool:
         """Same as in MaskablePPO, plus actors, exact resume, ``eps_greedy`` and the metrics of the rollout."""
         assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
@@ -301,12 +262,15 @@ class PvpPPO(MaskablePPO):
             ended = np.flatnonzero(dones)
             self._update_info_buffer([infos[row] for row in ended], dones[ended])
             log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
-            self._bootstrap_truncated(rewards, ended, infos)
+            cut, last = truncated(ended, infos)
+            if cut:  # with the discounted value of what would have followed (training.md §6.2 b)
+                with th.no_grad():
+                    last_values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
+                rewards[cut] += self.gamma * self._to_raw_scale(last_values)
             if isinstance(self.action_space, spaces.Discrete):
                 actions = actions.reshape(-1, 1)
-            values = th.zeros_like(log_probs) if values_later else values
-            starts = self._last_episode_starts
-            rollout_buffer.add(obs, actions, rewards, starts, values, log_probs, action_masks=action_masks)
+            known, starts = th.zeros_like(log_probs) if values is None else values, self._last_episode_starts
+            rollout_buffer.add(obs, actions, rewards, starts, known, log_probs, action_masks=action_masks)
             self._last_obs, self._last_episode_starts = new_obs, dones
         log.finalizing = time.perf_counter()
         if isinstance(env, ActorVecEnv):
@@ -319,23 +283,18 @@ class PvpPPO(MaskablePPO):
         self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
         callback.update_locals(locals())
         callback.on_rollout_end()
-        if isinstance(env, ActorVecEnv) and self._can_overlap():
+        # Before there are statistics, the policy sees other features than after learning.
+        may_overlap = not self.synchronous and getattr(self.policy, "has_statistics", True)
+        if isinstance(env, ActorVecEnv) and may_overlap and self.num_timesteps < self._total_timesteps:
             # For callbacks, matches and a checkpoint the next rollout has its own number. `train` learns from this one.
             self.trained_rollouts += 1
             self._start_actors(env, callback)
             self._apply_schedules(self.trained_rollouts - 1)
         return True
 
-    def _resume(self, env: VecEnv) -> None:
-        """Resumes a loaded run."""
-        if self.training_state is not None:
-            # Here rather than in load(): only now callbacks have registered their parts, and the env was reset.
-            resumable.resume(self, resumable.unpack(self.training_state), env)
-            self.training_state = None
-
     def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
         """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
-        self._resume(env)
+        resumable.resume(self, env)
         if isinstance(env, ActorVecEnv):
             env.begin()
         # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.
@@ -356,7 +315,8 @@ class PvpPPO(MaskablePPO):
             obs_tensor, is_greedy = obs_as_tensor(obs, self.device), self._draws_greedy()  # type: ignore[arg-type]
             with th.no_grad():
                 if values_later:
-                    (actions, log_probs), values = policy.act(obs_tensor, is_greedy, action_masks), None  # type: ignore[operator]
+                    values = None
+                    actions, log_probs = policy.act(obs_tensor, is_greedy, action_masks)  # type: ignore[operator]
                 else:
                     actions, values, log_probs = policy(obs_tensor, is_greedy, action_masks=action_masks)
             taken = actions.cpu().numpy()
@@ -377,38 +337,13 @@ class PvpPPO(MaskablePPO):
                 draws.uniforms[step] = th.rand(draws.uniforms.shape[1:]).numpy()
         env.start(draws)
 
-    def _can_overlap(self) -> bool:
-        """Whether the actors can play the next rollout while the model learns from this one."""
-        # Before there are statistics, the policy sees other features than after learning.
-        has_statistics = getattr(self.policy, "has_statistics", True)
-        return not self.synchronous and has_statistics and self.num_timesteps < self._total_timesteps
-
-    def _bootstrap_truncated(
-        self, rewards: NDArray[np.float32], ended: NDArray[np.int64], infos: list[dict[str, Any]]
-    ) -> None:
-        """Adds the discounted last value of truncated episodes to ``rewards (envs,)`` in place (training.md §6.2 b)."""
-        cut = [row for row in ended if infos[row].get("TimeLimit.truncated", False)]
-        last = {row: seen for row in cut if (seen := infos[row].get("terminal_observation")) is not None}
-        if not last:
-            return
-        seen = [*last.values()]
-        # One batch for all of them, where SB3 evaluates each: the same up to rounding.
-        is_dict = isinstance(seen[0], dict)
-        stacked = {key: np.stack([each[key] for each in seen]) for key in seen[0]} if is_dict else np.stack(seen)
-        with th.no_grad():
-            values = self.policy.predict_values(self.policy.obs_to_tensor(stacked)[0])
-        rewards[[*last]] += self.gamma * self._to_raw_scale(values)
-
     def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
         """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
         raw = values.cpu().numpy().flatten()
         return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
 
     def _finish_rollout(self, log: RolloutLog, last_obs: Any, dones: NDArray[np.bool_]) -> None:
-        """Normalises rewards and computes advantages (training.md §6.2 c and d).
-
-        ``last_obs`` and ``dones`` are those after the last step.
-        """
+        """Normalises rewards and computes advantages (training.md §6.2 c, d); given is what the last step led to."""
         buffer = self.rollout_buffer
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
@@ -429,7 +364,6 @@ class PvpPPO(MaskablePPO):
             self.policy.observe(samples.observations, samples.actions)
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
-        # "auto" becomes what is faster here; a run that resumes elsewhere keeps it.
         given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
         if given != self.precision and self.verbose:
             print(f"Learning with precision {self.precision}")
@@ -466,10 +400,7 @@ class PvpPPO(MaskablePPO):
         """
         exclude, pending = set(exclude or ()), self.training_state
         if pending is None and "training_state" not in exclude:
-            state = self._rollout_start
-            if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
-                state = resumable.current_state(self, self.env)
-            self.training_state = None if state is None else resumable.pack(resumable.completed(state, self.env))
+            self.training_state = resumable.packed(self)
         self.description = None
         with suppress(ValueError):  # such a model cannot be loaded without unpickling
             self.description = describe(self).plain()
@@ -486,8 +417,8 @@ class PvpPPO(MaskablePPO):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        own = ["_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts"]
-        return [*super()._excluded_save_params(), *own]
+        of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts")
+        return [*super()._excluded_save_params(), *of_process]
 
     @classmethod
     def load(
