@@ -17,6 +17,7 @@ from typing import Any
 
 #: Former modules and where they are now. A row also stands for the modules inside it that have no row of their own.
 MODULES = {
+    "sb3_pvp.callbacks.elo": "sb3_pvp.callbacks.league_callback",
     "sb3_pvp.callbacks.league": "sb3_pvp.callbacks.league_callback",
     "sb3_pvp.callbacks.observations": "sb3_pvp.callbacks.observations_callback",
     "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
@@ -101,6 +102,8 @@ CALLBACKS = {
     "sb3_pvp.exploiters.ExploitabilityCallback": "sb3_pvp.callbacks.ExploitabilityCallback",
     "sb3_pvp.exploiters.ExploiterCallback": "sb3_pvp.callbacks.ExploiterCallback",
 }
+#: Callbacks whose work others do by now: configurations and saved runs may still list them.
+RETIRED_CALLBACKS = ("sb3_pvp.callbacks.EloCallback",)  # `LeagueCallback` logs the ratings
 
 
 def current_name(module: str) -> str:
