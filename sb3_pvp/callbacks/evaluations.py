@@ -98,9 +98,9 @@ class EvaluationCallback(base.PvpCallback):
     """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`.
 
     In the background, a worker process fights with a copy of the learner while the training goes on, and results are
-    recorded at the start of the first rollout after their arrival. An evaluation that is due before the last one is
-    over waits for it, and so does the end of training, in `wait_for`: the worker gives way no more then. A checkpoint
-    contains an evaluation that is under way: it is played again when the run resumes.
+    recorded at the start of the first rollout after their arrival. The next evaluation waits for the last one, and so
+    does the end of training: the worker gives way no more then. A checkpoint contains an evaluation that is under way,
+    which is played again when the run resumes.
     """
 
     def __init__(
@@ -119,8 +119,7 @@ class EvaluationCallback(base.PvpCallback):
 
     def _on_rollout_start(self) -> None:
         self._rollout = base.trained_rollouts(self.model)
-        is_due = self._rollout % self._eval_freq == 0
-        self._finish(wait=is_due)
+        self._finish(wait=(is_due := self._rollout % self._eval_freq == 0))
         if is_due:
             self._evaluate()
 
@@ -140,8 +139,7 @@ class EvaluationCallback(base.PvpCallback):
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; an evaluation that was under way begins again."""
         super().set_state(state, same_episodes)
-        arguments = self._fights.arguments(self.training_env)
-        if "evaluation" in state and arguments is not None:
+        if "evaluation" in state and (arguments := self._fights.arguments(self.training_env)) is not None:
             self._start(state["evaluation"], arguments)
 
     def _plan(self) -> Evaluation:
@@ -416,8 +414,8 @@ class ReferenceRatingCallback(EvaluationCallback):
         self.logger.record("reference/elo", self._rating)
         self.logger.record("reference/matches", len(counted), exclude="stdout")
         if counted:
-            met = [elo.rating(record.player_b) for record in counted]
-            self.logger.record("reference/average-match", float(np.mean(met)), exclude="stdout")
+            met = np.mean([elo.rating(record.player_b) for record in counted])
+            self.logger.record("reference/average-match", float(met), exclude="stdout")
             self.logger.record("reference/win_rate", float(np.mean([record.score for record in counted])))
         if self.verbose:
             print(f"{plan.steps} steps: {self._rating:.0f} Elo among the references")
@@ -429,17 +427,17 @@ def read_references(folder: Path) -> list[Reference]:
     ratings = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
         raise ValueError(f"{path} must be a JSON object that maps names of references to numbers")
-    models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    if unknown := ratings.keys() - models.keys() - set(opponent_names()):
-        raise ValueError(f"{path} rates {', '.join(sorted(unknown))}: no such bot, and no such model in {folder}")
+    opponents = {name: name for name in ratings} | {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
+    if unknown := [name for name in sorted(ratings) if opponents[name] == name and name not in opponent_names()]:
+        raise ValueError(f"{path} rates {', '.join(unknown)}: no such bot, and no such model in {folder}")
+    if not opponents:
+        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
     references, center = list[Reference](), center_of(ratings.values())
-    for name in sorted(models.keys() | ratings.keys()):
+    for name, opponent in sorted(opponents.items()):
         player = base.player_of_opponent(name)
         if player.name == LEARNER:  # a snapshot of another run, which must not be mistaken for this run's learner
             player = Player(f"reference-{LEARNER}", player.step)
-        references.append(Reference(player, models.get(name, name), float(ratings.get(name, center))))
-    if not references:
-        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
+        references.append(Reference(player, opponent, float(ratings.get(name, center))))
     return references
 
 
