@@ -113,11 +113,8 @@ class LeagueCallback(base.PvpCallback):
 
     def _on_rollout_end(self) -> None:
         league, records = self._league, self._records
-        if (
-            league.log.append(records) < len(records)
-            and not self._warned
-            and (others := league.log.count_conflicts(records))
-        ):
+        repeats = league.log.append(records) < len(records)
+        if repeats and not self._warned and (others := league.log.count_conflicts(records)):
             self._warned = True
             warnings.warn(
                 f"{others} fights of rollout {self._rollout} are in the log of {league.folder} already, with other "
