@@ -134,13 +134,12 @@ class PvpPPO(MaskablePPO):
         require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
+        self.eps_greedy: Any = eps_greedy
         self.normalize_reward = normalize_reward
         self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
-        self.eps_greedy: Any = eps_greedy
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
         self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
-        # These three come from environments that have them, and are saved with the model.
         self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
         self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
         self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
@@ -159,8 +158,7 @@ class PvpPPO(MaskablePPO):
         known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
         for name in RANGES:
-            given = getattr(self, name)
-            if is_schedule(given):
+            if is_schedule(given := getattr(self, name)):
                 self.schedules[name] = parse_schedule(given)
             elif name not in self.schedules:
                 setattr(self, name, value_at(name, given))
@@ -186,7 +184,7 @@ class PvpPPO(MaskablePPO):
         """Sets the hyperparameters that are schedules to their values after so many rollouts."""
         for name, schedule in self.schedules.items():
             setattr(self, name, value_at(name, schedule, trained_rollouts))
-        # SB3 wraps numbers into schedules only in _setup_model; train() calls them.
+        # SB3 wraps numbers into schedules only in _setup_model, but calls them in each learning phase.
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
 
@@ -214,20 +212,18 @@ class PvpPPO(MaskablePPO):
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
         normalizer = self.get_vec_normalize_env()
-        if normalizer is not None and normalizer.norm_obs and self.env.has_attr("match_settings"):
+        if normalizer and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
         self.env = with_actors(self, total_timesteps)
         if reset_num_timesteps:
             self.training_state = None
-        total_timesteps, callbacks = super()._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, *args, **kwargs
-        )
+        total, callbacks = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
         # Actors have no wrappers, and what rows of a lost actor show means nothing.
         if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
             check_mask(self._last_obs.get(ACTION_MASK, True))
-        if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
+        if self.num_timesteps >= total:  # no rollout will resume what callbacks were waiting for
             resumable.resume(self, self.env)
-        return total_timesteps, callbacks
+        return total, callbacks
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int, use_masking: bool = True
@@ -242,15 +238,17 @@ class PvpPPO(MaskablePPO):
             self._apply_schedules(self.trained_rollouts)  # again, if learning has come after the start
             rollout = env.wait()
             steps, rows = env.steps(rollout), rollout.rows
+            # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
             self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
         else:
             if use_masking and not is_masking_supported(env):
                 raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
             self._begin_rollout(env, callback)
             steps = self._play(env, n_rollout_steps, use_masking, values_later)
-        if rollout_buffer.n_envs < env.num_envs:  # for the rows that were left by the last rollout
+        if rollout_buffer.n_envs < env.num_envs:  # it was narrowed to the rows that the last rollout had
             rollout_buffer = self._whole_buffer
         rollout_buffer.reset()
+        # SB3 hands these to the buffer once and for all; here they may be schedules.
         rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
         for n_steps, step in enumerate(steps):  # noqa: B007  # callbacks may read it
             obs, obs_tensor, actions, values, log_probs, action_masks, new_obs, rewards, dones, infos = step
@@ -323,8 +321,7 @@ class PvpPPO(MaskablePPO):
             yield PlayedStep(obs, obs_tensor, taken, values, log_probs, action_masks, *env.step(taken))
 
     def _draws_greedy(self) -> bool:
-        """Draws whether a step takes the most likely actions."""
-        # Only if needed: with eps_greedy 0 the random stream must be that of SB3.
+        """Draws whether a step takes the most likely actions; with ``eps_greedy=0`` the random stream stays SB3's."""
         return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
 
     def _start_actors(self, env: ActorVecEnv, callback: BaseCallback) -> None:
@@ -361,6 +358,7 @@ class PvpPPO(MaskablePPO):
         """Learns from the rollout in the buffer (training.md §7)."""
         started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
         if isinstance(self.policy, AutoregressivePolicy):
+            # Of the whole rollout at once, whoever has played it: `act` collects none.
             self.policy.observe(samples.observations, samples.actions)
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)

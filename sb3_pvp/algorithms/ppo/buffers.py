@@ -24,11 +24,9 @@ class _ReusedMemory:
         super().reset()  # type: ignore[misc]
         self.action_masks = np.ones(self.action_masks.shape, np.bool_)  # SB3 has floats, four times as large
 
-    def add(
-        self: Any, obs: Any, action: Any, reward: Any, episode_start: Any, value: Any, log_prob: Any, action_masks: Any
-    ) -> None:
+    def add(self: Any, *args: Any, action_masks: NDArray[np.bool_] | None = None) -> None:
         """Adds a step of all environments, see SB3's buffers; ``value`` and ``log_prob`` are tensors."""
-        step = self.pos
+        step, (obs, action, reward, episode_start, value, log_prob) = self.pos, args
         if isinstance(self.observations, dict):
             for key, stored in self.observations.items():
                 stored[step] = np.reshape(obs[key], stored.shape[1:])
