@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 from docs.metrics_page import is_documented
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import (
+    EloCallback,
     LeagueCallback,
     MaskableCheckpointCallback,
     SelfPlayCallback,
@@ -407,7 +408,7 @@ def test_trains_against_the_players_of_another_run(tmp_path: Path) -> None:
 
 def test_stock_algorithm_and_other_processes(tmp_path: Path) -> None:
     env = SubprocVecEnv([ChosenDuel] * 2, start_method="fork")
-    callback = [LeagueCallback(), SelfPlayCallback(past=0.5)]
+    callback = [LeagueCallback(), SelfPlayCallback(past=0.5), EloCallback()]  # as programs of earlier editions list it
     model = new_model(tmp_path, env, MaskablePPO)
     model.learn(4 * 32, callback=callback)
     env.close()
