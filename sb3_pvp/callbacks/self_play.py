@@ -189,9 +189,8 @@ class SelfPlayCallback(base.PvpCallback):
         (kind, chances), self._running[row] = self._running[row], self._next[row]
         if outcome in SCORES and kind != SELF:  # broken fights have no score
             self._points.setdefault(kind, []).append(SCORES[outcome])
-        if kind == PAST:
-            step = self._past.record(name, outcome, chances.get(name))
-            self._past_steps += [] if step is None else [step]
+        if kind == PAST and (step := self._past.record(name, outcome, chances.get(name))) is not None:
+            self._past_steps.append(step)
 
     def _on_rollout_end(self) -> None:
         for kind, points in self._points.items():
@@ -235,8 +234,8 @@ class Shares:
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:
-        given = {kind: schedules[kind] for kind in KINDS[:-1]}
-        self._shares = {kind: base.Scheduled(f"the share {kind!r} of opponents", given[kind], SHARE) for kind in given}
+        what = "the share {!r} of opponents"
+        self._shares = {kind: base.Scheduled(what.format(kind), schedules[kind], SHARE) for kind in KINDS[:-1]}
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
@@ -384,10 +383,7 @@ class PastPlayers(LatestPlayer):
         self.chances = {base.labelled_name(player, self._label): chances[player] for player in drawn}
 
     def record(self, name: str, learner_outcome: str, chance: float | None) -> int | None:
-        """Reports an episode's outcome to the match maker; returns the player's step, if it has one.
-
-        ``chance`` is the player's probability at the time of the draw; ``None``: its present one.
-        """
+        """Reports an outcome and the chance at the draw (``None``: the present one); returns the player's step."""
         player = base.player_of_opponent(name.removeprefix(f"{self._label}." if self._label else ""))
         self._maker.record(player, learner_outcome, chance)
         return player.step
