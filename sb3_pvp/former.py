@@ -17,6 +17,7 @@ from typing import Any
 
 #: Former modules and where they are now. A row also stands for the modules inside it that have no row of their own.
 MODULES = {
+    "sb3_pvp.callbacks.elo": "sb3_pvp.callbacks.league_callback",
     "sb3_pvp.callbacks.league": "sb3_pvp.callbacks.league_callback",
     "sb3_pvp.callbacks.observations": "sb3_pvp.callbacks.observations_callback",
     "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
@@ -57,6 +58,7 @@ MODULES = {
     "sb3_pvp.ppo": "sb3_pvp.algorithms.ppo",
     "sb3_pvp.ppo.actor_env": "sb3_pvp.algorithms.actors.actor_env",
     "sb3_pvp.ppo.actors": "sb3_pvp.algorithms.actors.fleet",
+    "sb3_pvp.ppo.collection": "sb3_pvp.algorithms.ppo.algorithm",
     "sb3_pvp.ppo.hyperparameters": "sb3_pvp.algorithms.hyperparameters",
     "sb3_pvp.ppo.local_actors": "sb3_pvp.algorithms.actors.local_actors",
     "sb3_pvp.ppo.metrics": "sb3_pvp.algorithms.ppo.rollout_log",
@@ -100,6 +102,8 @@ CALLBACKS = {
     "sb3_pvp.exploiters.ExploitabilityCallback": "sb3_pvp.callbacks.ExploitabilityCallback",
     "sb3_pvp.exploiters.ExploiterCallback": "sb3_pvp.callbacks.ExploiterCallback",
 }
+#: Callbacks whose work others do by now: configurations and saved runs may still list them.
+RETIRED_CALLBACKS = ("sb3_pvp.callbacks.EloCallback",)  # `LeagueCallback` logs the ratings
 
 
 def current_name(module: str) -> str:

@@ -26,7 +26,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.ppo import PvpPPO
-from sb3_pvp.algorithms.ppo.collection import AUTO_ACTORS
+from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import ALGO, hyperparams_path, is_ours
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner

@@ -72,12 +72,15 @@ def compiled_games() -> None:
         (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a Python VALUE"),
         (["--env-kwargs", "opponent:'lost.zip'"], "lost.zip"),
         (["--eval-env-kwargs", "opponent:'nop'"], "unknown opponent 'nop' (did you mean 'noop'?)"),
-        (["-params", "callback:'EloCallback'"], f"unknown callback 'EloCallback' (did you mean '{CALLBACKS}EloCal"),
-        (["-params", f"callback:'{CALLBACKS}EloCalback'"], f"(did you mean '{CALLBACKS}EloCallback'?)"),
+        (
+            ["-params", "callback:'LeagueCallback'"],
+            f"unknown callback 'LeagueCallback' (did you mean '{CALLBACKS}",
+        ),
+        (["-params", f"callback:'{CALLBACKS}LeagueCalback'"], f"(did you mean '{CALLBACKS}LeagueCallback'?)"),
         (["-params", "callback:'my.own.Callback'"], "unknown callback 'my.own.Callback' (No module named 'my')"),
-        (["-params", f"callback:[{{'{CALLBACKS}EloCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
+        (["-params", f"callback:[{{'{CALLBACKS}LeagueCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
         (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': {{'snapshot_every': 0}}}}"], "snapshot_every must be"),
-        (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
+        (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': 3}}"], "must be a mapping, got 3"),
         (
             ["-params", f"callback:{{'{CALLBACKS}SelfPlayCallback': {{'opponent_options': {{'past': 3}}}}}}"],
             "opponent_options.past should be a valid dictionary, got 3",
@@ -128,7 +131,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
         ),
         ({"import": [], "n_timesteps": 64}, "have no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
-        ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
+        ({"callback": [{f"{CALLBACKS}LeagueCallback": None, "x": 1}]}, "one name with its arguments"),
     ],
 )
 def test_files_are_checked_as_well(
@@ -185,7 +188,6 @@ def begin(folder: Path, callback: dict[str, object]) -> None:
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0}}, "a share of target opponents needs targets"),
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0, "targets": ["/no/such.zip"]}}, "no model file /no/such.zip"),
         ({f"{CALLBACKS}SelfPlayCallback": {"self_play": 0.25}}, "self-play needs an even number of rows"),
-        ({f"{CALLBACKS}EloCallback": {}}, "list LeagueCallback before EloCallback"),
         ({"raising.Raising": {"error": "ValueError", "at": "init"}}, "wrong at init"),
         ({"raising.Raising": {"error": "FileNotFoundError", "at": "rollout"}}, "wrong at rollout"),
     ],

@@ -44,7 +44,7 @@ class PlayedStep(NamedTuple):
     obs: Any
     obs_tensor: Any
     actions: NDArray[np.int64]
-    values: th.Tensor  #: NaN where they are computed later.
+    values: th.Tensor | None  #: ``None``: they are computed after the last step.
     log_probs: th.Tensor
     action_masks: NDArray[np.bool_] | None
     new_obs: Any
@@ -86,10 +86,9 @@ class Rollout(NamedTuple):
                 infos[row] = info
             actions, masks = arrays["actions"][step], arrays["action_masks"][step]
             log_probs = th.from_numpy(arrays["log_probs"][step])
-            values = th.full_like(log_probs, th.nan)
             obs, new_obs = self._observation(step), self._observation(step + 1)
             tensors = {key: th.from_numpy(part) for key, part in obs.items()}
-            yield PlayedStep(obs, tensors, actions, values, log_probs, masks, new_obs, rewards, dones, infos)
+            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
 
     def _observation(self, step: int) -> dict[str, NDArray[Any]]:
         """Returns the observation before a step; the one after the last step is a copy, which stays valid."""
