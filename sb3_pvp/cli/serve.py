@@ -44,9 +44,11 @@ def serve(
     device: Annotated[str, typer.Option(help="PyTorch device: cpu, or cuda where there is one.")] = "cpu",
     workers: Annotated[
         int | None,
-        typer.Option(min=0, help="Workers that run batches; by default 1 process, or 0 threads: the event loop does."),
+        typer.Option(min=0, help="Processes that run batches; by default 1 with --worker-type process, else 0."),
     ] = None,
-    worker_type: Annotated[str, typer.Option(help="What workers are: thread or process.")] = "thread",
+    worker_type: Annotated[
+        str, typer.Option(help="What runs batches: processes (process), or the server's own event loop (thread).")
+    ] = "thread",
     max_batch_size: Annotated[int, typer.Option(min=1, help="Requests that are decided together.")] = 256,
     reload_interval: Annotated[
         float, typer.Option(min=0, help="Seconds between looks into the folder; 0: only at the start.")
@@ -74,10 +76,9 @@ def serve(
     from sb3_pvp.policies.export.inference import AUTO, BACKENDS
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import ServerSettings, run_server
-    from sb3_pvp.serving.workers import WORKER_TYPES
 
     require_known("back-end", backend, (AUTO, *BACKENDS))
-    require_known("type of workers", worker_type, WORKER_TYPES)
+    require_known("type of workers", worker_type, ("thread", "process"))
     _check_device(device, backend)
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -89,8 +90,7 @@ def serve(
         game=game,
         backend=backend,
         device=device,
-        workers=int(worker_type == "process") if workers is None else workers,
-        worker_type=worker_type,
+        workers=0 if worker_type == "thread" else 1 if workers is None else workers,
         max_batch_size=max_batch_size,
         reload_interval=reload_interval,
         metrics_port=metrics_port,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections import deque
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,25 +12,13 @@ from tempfile import TemporaryDirectory
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.files.shipped import shipped_names
-from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, OpenFighter, script_sources
-from sb3_pvp.serving.figures import Figures
-from sb3_pvp.serving.protocol import Request
+from sb3_pvp.serving.batching import Figures, ServedFighter
+from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, script_sources
 
 logger = logging.getLogger(__name__)
 
 #: Inode, time of the last change and size: one of them differs in any new version of a file.
 _Version = tuple[int, int, int]
-
-
-class ServedFighter:
-    """One version of a fighter, and the requests that wait for it."""
-
-    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter, figures: Figures) -> None:
-        self.name, self.source, self.fighter = name, source, fighter
-        self.form = fighter.form
-        self.waiting: deque[Request] = deque()
-        #: Those of all versions of this fighter.
-        self.figures = figures
 
 
 class ModelFolder:

@@ -16,11 +16,10 @@ from typing import Any
 from sb3_pvp.common.open_files import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
-from sb3_pvp.serving.batching import Batcher
+from sb3_pvp.serving.batching import Batcher, Figures, ServedFighter
 from sb3_pvp.serving.connection import Connection, Limits
-from sb3_pvp.serving.figures import Figures, ServerFigures, metrics_server
-from sb3_pvp.serving.models import ModelFolder, ServedFighter
-from sb3_pvp.serving.workers import Workers
+from sb3_pvp.serving.figures import ServerFigures, metrics_server
+from sb3_pvp.serving.models import ModelFolder
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ class ServerSettings:
         backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
             model.
         device: PyTorch device of the models.
-        workers: number of workers that run batches; 0: the event loop does, the fastest on few cores.
-        worker_type: ``"thread"`` or ``"process"``.
+        workers: number of processes that run batches; 0: the event loop does, the fastest on few cores.
         max_batch_size: requests in a batch.
         reload_interval: seconds between looks into the folder; 0: never.
         metrics_port: port of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
@@ -61,7 +59,6 @@ class ServerSettings:
     backend: str = AUTO
     device: str = "cpu"
     workers: int = 0
-    worker_type: str = "thread"
     max_batch_size: int = 256
     reload_interval: float = 1.0
     metrics_port: int | None = None
@@ -109,9 +106,8 @@ class Server:
             self._folder = ModelFolder(settings.models, settings.game, settings.backend, settings.device)
             self._closing.callback(self._folder.close)
             self.fighters = self._folder.scripts
-            self._workers = Workers(settings.workers, settings.worker_type)
-            self._closing.callback(self._workers.close)
-            self.batcher = Batcher(self._workers, settings.max_batch_size)
+            self.batcher = Batcher(settings.workers, settings.max_batch_size)
+            self._closing.callback(self.batcher.close)
             await self._refresh()
             if settings.metrics_port is not None:
                 given = settings.host, settings.metrics_port, self.figures, self._figures_by_name, self.health
@@ -143,8 +139,7 @@ class Server:
         for connection in [*self._connections]:
             connection.abort()
         await self.batcher.drain()
-        # In a thread: /health is answered by this event loop, and closing waits for that.
-        await asyncio.get_running_loop().run_in_executor(None, self._closing.close)
+        self._closing.close()
 
     def add(self, connection: Connection) -> bool:
         """Adds a connection, unless there are as many as allowed."""
@@ -178,7 +173,7 @@ class Server:
         """Serves what is in the folder now."""
         fighters = await asyncio.get_running_loop().run_in_executor(None, self._folder.refresh)
         if fighters is not None:
-            await self._workers.prepare(fighter.source for fighter in fighters.values())
+            await self.batcher.prepare(fighter.source for fighter in fighters.values())
             self.fighters = fighters
 
     async def _watch_folder(self) -> None:
