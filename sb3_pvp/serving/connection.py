@@ -239,9 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         except RequestError as error:
             logger.debug("bad request: %s", error)  # not a warning: any client could fill the log
             self._server.figures.bad_requests += 1
-            refused = Request()
-            refused.reply = b"" if self._server.is_strict else error_line(str(error))
-            self._unanswered.append(refused)
+            self._unanswered.append(Request(reply=b"" if self._server.is_strict else error_line(str(error))))
             return
         request.tell, request.received = self.advance, self._last
         if fighter.form.is_stateful:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from struct import error as StructError
 from typing import Any, Protocol, TypeVar
@@ -39,58 +40,28 @@ class Asked(Protocol):
 _Asked = TypeVar("_Asked", bound=Asked)
 
 
+@dataclass(slots=True)
 class Memory:
     """What a stateful fighter remembers of the episode on a connection."""
 
-    __slots__ = ("state",)
-
-    def __init__(self) -> None:
-        self.state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
+    state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """A request that fits the form of a fighter, on its way to the reply."""
 
-    __slots__ = (
-        "extensions",
-        "frames",
-        "greedy",
-        "is_start",
-        "masks",
-        "memory",
-        "privileged",
-        "received",
-        "reply",
-        "tell",
-        "wants",
-    )
-
-    tell: Callable[[], None]  #: To be called when the reply is known; the same for all requests of a connection.
-    received: float  #: When, in seconds of `time.perf_counter`.
-    reply: bytes | None  #: The line of the reply, once it is known.
-    memory: Memory | None  #: That of the connection, if the fighter is stateful.
-
-    def __init__(
-        self,
-        frames: bytes = b"",
-        privileged: bytes | None = None,
-        masks: bytes = b"",
-        greedy: bool | list[bool] = False,
-        wants: Sequence[bool] = (),
-        extensions: Sequence[str] = (),
-        is_start: bool = False,
-    ) -> None:
-        #: Float32 ``(F, D)``, and the privileged part ``(F, P)`` if it was given.
-        self.frames, self.privileged = frames, privileged
-        #: Flat, one byte per entry.
-        self.masks = masks
-        self.greedy = greedy
-        #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
-        self.wants = wants
-        self.extensions = extensions
-        #: Whether an episode begins.
-        self.is_start = is_start
-        self.reply = self.memory = None
+    frames: bytes = b""  #: Float32 ``(F, D)``.
+    privileged: bytes | None = None  #: The privileged part of the frames, ``(F, P)``, if it was given.
+    masks: bytes = b""  #: Flat, one byte per entry.
+    greedy: bool | list[bool] = False  #: Of all heads, or of each.
+    wants: Sequence[bool] = ()  #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
+    extensions: Sequence[str] = ()
+    is_start: bool = False  #: Whether an episode begins.
+    reply: bytes | None = None  #: The line of the reply, once it is known.
+    memory: Memory | None = None  #: That of the connection, if the fighter is stateful.
+    tell: Callable[[], None] = field(init=False)  #: To be called when there is a reply; one per connection.
+    received: float = field(init=False)  #: When, in seconds of `time.perf_counter`.
 
 
 def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, Request]:
