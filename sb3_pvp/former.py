@@ -69,6 +69,7 @@ MODULES = {
     "sb3_pvp.schedules.base": "sb3_pvp.common.schedules.schedule",
     "sb3_pvp.selfplay": "sb3_pvp.players.league",
     "sb3_pvp.serving.metrics": "sb3_pvp.serving.figures",
+    "sb3_pvp.serving.workers": "sb3_pvp.serving.batching",
     "sb3_pvp.sim": "sb3_pvp.games.osrs.sim",
     "sb3_pvp.simple_game": "sb3_pvp.game.arrays",
     "sb3_pvp.testing": "sb3_pvp.game.checks",

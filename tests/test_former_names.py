@@ -46,8 +46,12 @@ RENAMED = {
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
     "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
+    "sb3_pvp.serving.fighters.ScriptFighter": "sb3_pvp.serving.fighters.ActingFighter",
     "sb3_pvp.serving.fighters.Source": "sb3_pvp.serving.fighters.FighterSource",
+    "sb3_pvp.serving.metrics.Histogram": "sb3_pvp.serving.batching.Histogram",
     "sb3_pvp.serving.server.Settings": "sb3_pvp.serving.server.ServerSettings",
+    "sb3_pvp.serving.workers.Worker": "sb3_pvp.common.worker_pool.WorkerPool",
+    "sb3_pvp.serving.workers.Workers": "sb3_pvp.serving.batching.Batcher",
     "sb3_pvp.zoo.resume.league_of": "sb3_pvp.players.league.league.league_of",
     "sb3_pvp.zoo.sweeps.study.Settings": "sb3_pvp.zoo.sweeps.study.StudySettings",
 }
