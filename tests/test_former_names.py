@@ -66,6 +66,10 @@ def named(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+#: Further modules of the third edition that have moved since.
+FIRST |= {"sb3_pvp.callbacks.exploiters.exploiter_preset", "sb3_pvp.callbacks.exploiters.supervisor"}
+
+
 def unpickled(module: str, name: str) -> Any:
     """What a pickle names, by the oldest protocol, which needs no object to be written."""
     return pickle.loads(f"c{module}\n{name}\n.".encode())
