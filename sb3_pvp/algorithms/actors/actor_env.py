@@ -35,7 +35,7 @@ _IDENTITY = {"kind": "ActorVecEnv", "version": 1}
 #: Methods of environments whose names begin so change settings: they return nothing and hold until the next such call.
 _SETTINGS = ("set_", "enable_")
 _LEAST_ROWS = 4  #: Of an actor.
-FleetFactory = Callable[[Sequence[ActorSpec], Layout, Layout], Fleet]
+FleetFactory = Callable[[Sequence[ActorSpec], Layout], Fleet]
 
 
 class PlayedStep(NamedTuple):
@@ -132,15 +132,10 @@ class ActorVecEnv(VecEnvWrapper):
         specs = [
             ActorSpec(own.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
         ]
-        space, num_heads = venv.observation_space, len(getattr(policy, "head_sizes", ()))
+        space = venv.observation_space
         assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
-        inputs: Layout = {
-            "weights": (packed_weights(policy).shape, np.dtype(np.uint8)),
-            "is_greedy": ((n_steps,), np.dtype(np.bool_)),
-            "uniforms": ((n_steps, venv.num_envs, num_heads), np.dtype(np.float32)),
-        }
         masks = spaces.flatdim(space["action_mask"])
-        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
+        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs))
         self._end = finalize(self, self._fleet.close)
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
@@ -221,27 +216,26 @@ class ActorVecEnv(VecEnvWrapper):
     ) -> list[Any]:
         """Calls a method of the environments, see the class."""
         rows = [*self._get_indices(indices)]
+        own = [[row - part.start for row in rows if part.start <= row < part.stop] for part in self.rows]
         if method_name.startswith(_SETTINGS) and not method_kwargs:
-            for index, part in enumerate(self.rows):
-                own = None if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
-                if own != []:
-                    call = EnvCall(method_name, own, method_args)
-                    self._calls[index].append(call)
-                    self._settings[index] = [*_without(self._settings[index], call), call]
+            for index in [index for index, given in enumerate(own) if given]:
+                call = EnvCall(method_name, None if indices is None else own[index], method_args)
+                self._calls[index].append(call)
+                self._settings[index] = [*_without(self._settings[index], call), call]
             return [None] * len(rows)
-        calls, asked = self._taken_calls(), {}
-        for index, part in enumerate(self.rows):
-            if own := [row - part.start for row in rows if part.start <= row < part.stop]:
-                asked[index] = (calls[index], method_name, own, method_args, method_kwargs)
-            elif calls[index]:
-                asked[index] = (calls[index], method_name, [], method_args, method_kwargs)
+        calls = self._taken_calls()
+        asked = {
+            index: (calls[index], method_name, given, method_args, method_kwargs)
+            for index, given in enumerate(own)
+            if given or calls[index]
+        }
         answers, results = self._fleet.call("env_method", asked), dict[int, Any]()
-        for index, given in asked.items():
-            own = [self.rows[index].start + row for row in given[2]]
-            if index not in answers:
+        for index in asked:
+            found = [self.rows[index].start + row for row in own[index]]
+            if index not in answers:  # its actor is lost
                 self._set_up(index)
-                answers[index] = self.venv.env_method(method_name, *method_args, indices=own, **method_kwargs)
-            results |= zip(own, answers[index], strict=True)
+                answers[index] = self.venv.env_method(method_name, *method_args, indices=found, **method_kwargs)
+            results |= zip(found, answers[index], strict=True)
         return [results[row] for row in rows]
 
     def _set_up(self, index: int) -> None:

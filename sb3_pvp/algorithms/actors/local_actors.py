@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -36,8 +35,8 @@ from sb3_pvp.game import WorldError
 
 _ALIGNMENT = 64  # bytes
 _SHM = Path("/dev/shm")  # where Linux keeps shared memory
-#: The actor of this process, if it is a worker, the arrays that it writes, those that it reads, and their memory.
-_actor: tuple[Actor, Arrays, Arrays, SharedMemory] | None = None
+#: The actor of this process, if it is a worker, the arrays that it writes, and their memory.
+_actor: tuple[Actor, Arrays, SharedMemory] | None = None
 
 
 class LocalActors:
@@ -46,21 +45,18 @@ class LocalActors:
     Args:
         specs: of the actors.
         arrays: of a rollout in all rows.
-        inputs: the arrays of a `RolloutRequest` in all rows.
 
     Raises:
         ValueError: if shared memory is too small for a rollout.
         WorldError: if an actor is lost twice in a rollout; any other error in an actor is raised by `wait` or `call`.
     """
 
-    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout) -> None:
+    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout) -> None:
         self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
-        self._specs, self._names, both = specs, [*inputs], arrays | inputs
-        self._memory = _allocated(both)
-        self._arrays = dict(_views(self._memory, both))
+        self._memory = _allocated(arrays)
+        self._arrays = dict(_views(self._memory, arrays))
         # Packed once: together they take milliseconds, in which actors would wait.
-        self._packed = [cloudpickle.dumps((self._memory.name, both, self._names, spec)) for spec in specs]
-        self._inputs = {name: self._arrays.pop(name) for name in inputs}
+        self._packed = [cloudpickle.dumps((self._memory.name, arrays, spec)) for spec in specs]
         self._pools = [WorkerPool(1, "actors") for _ in specs]
         #: What `wait` and `values` still wait for.
         self._collecting: list[Future[Any]] = []
@@ -71,15 +67,9 @@ class LocalActors:
     def start(self, requests: Sequence[RolloutRequest]) -> None:
         """See `Fleet.start`."""
         self._began = time.monotonic()
-        for request, spec in zip(requests, self._specs, strict=True):
-            self._inputs["weights"][:] = request.weights
-            self._inputs["is_greedy"][:] = request.is_greedy
-            self._inputs["uniforms"][:, spec.rows] = request.uniforms
-        nothing: Any = dict.fromkeys(self._names, np.zeros(0))  # they are in shared memory
-        sent = [replace(request, **nothing) for request in requests]
-        # Both at once: an actor goes on with the values while the learner goes through its steps.
-        self._collecting = [self._ask(index, "collect", request) for index, request in enumerate(sent)]
-        self._completing = [self._ask(index, "complete", request) for index, request in enumerate(sent)]
+        self._collecting = [self._ask(index, "collect", request) for index, request in enumerate(requests)]
+        # Not as one job: an actor goes on with the values while the learner goes through its steps.
+        self._completing = [self._ask(index, "complete", request) for index, request in enumerate(requests)]
 
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
         """See `Fleet.wait`."""
@@ -121,20 +111,14 @@ def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tu
     """Calls a method of the actor in this worker process; makes it if this is a new process."""
     global _actor  # there is one per process
     if _actor is None:
-        memory, layout, inputs, spec = cloudpickle.loads(packed)
+        memory, layout, spec = cloudpickle.loads(packed)
         th.set_num_threads(1)
         block = _attached(memory)  # NumPy would not keep it open
-        arrays = dict(_views(block, layout))
-        given = {each: arrays.pop(each) for each in inputs}
-        given["uniforms"] = given["uniforms"][:, spec.rows]
-        _actor = Actor(spec), part_of(arrays, spec.rows), given, block
+        _actor = Actor(spec), part_of(dict(_views(block, layout)), spec.rows), block
         if name not in ("reset", "set_state"):  # the process before this one has died
             _actor[0].begin(settings)
-    actor, out, given, _ = _actor
-    if name in ("collect", "complete"):
-        request: RolloutRequest = arguments[0]
-        arguments = replace(request, **given), out  # type: ignore[arg-type]
-    return getattr(actor, name)(*arguments)
+    actor, out, _ = _actor
+    return getattr(actor, name)(*arguments, *([out] if name in ("collect", "complete") else []))
 
 
 def _close(pools: Sequence[WorkerPool], memory: SharedMemory) -> None:

@@ -61,7 +61,6 @@ class RayActors:
     Args:
         specs: of the actors.
         arrays: of a rollout in all rows.
-        inputs: the arrays of a `RolloutRequest` in all rows.
         num_cpus: CPUs that Ray reserves for each of them.
 
     Raises:
@@ -70,9 +69,7 @@ class RayActors:
         WorldError: also from the methods, if an actor is lost again and again.
     """
 
-    def __init__(
-        self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout, num_cpus: float = CPUS_PER_ACTOR
-    ) -> None:
+    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, num_cpus: float = CPUS_PER_ACTOR) -> None:
         self._ray = ray = connect()
         self._rows, self._learner = [spec.rows for spec in specs], Learner.here()
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self._learner.node, soft=False)
