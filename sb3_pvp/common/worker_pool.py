@@ -26,7 +26,7 @@ from typing import Any
 
 import cloudpickle
 
-from sb3_pvp.common.cores import CORES, PRIORITY, give_way, is_reversible, renice
+from sb3_pvp.common.cores import PRIORITY, give_way, is_reversible, renice, worker_variables
 from sb3_pvp.common.stop_signals import leave_to_parent
 from sb3_pvp.common.waiting import MAX_SILENCE, WaitedTooLong
 
@@ -196,13 +196,11 @@ class _Worker:
 
 
 def _start(nice: int) -> subprocess.Popen[bytes]:
-    # The process must find modules where this one finds them, such as a user's own game.
-    path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-m", __name__, str(nice)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", CORES: "1"},
+        env={**os.environ, **worker_variables(), "OMP_NUM_THREADS": "1"},
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of its session
     )
 

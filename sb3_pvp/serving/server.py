@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.common.open_files import allow_many_open_files
+from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
 from sb3_pvp.serving.batching import Batcher, Figures, ServedFighter
@@ -199,21 +198,9 @@ def run_server(settings: ServerSettings, on_listening: Callable[[Server], object
 
 
 async def _run(settings: ServerSettings, on_listening: Callable[[Server], object]) -> None:
-    stop = asyncio.Event()
-    with _signals(stop.set):
-        async with Server(settings) as server:
-            on_listening(server)
-            await stop.wait()
-
-
-@contextlib.contextmanager
-def _signals(call: Callable[[], object]) -> Iterator[None]:
-    """Calls a function at SIGINT and SIGTERM."""
-    loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, call)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)  # until the loop is closed
+    async with Server(settings) as server:
+        on_listening(server)
+        await stop.wait()
