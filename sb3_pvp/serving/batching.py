@@ -66,7 +66,8 @@ class Batcher:
         # A pool for each, because all of them must open all fighters. Not threads: the event loop releases the
         # interpreter's lock with each message, and a thread that takes it keeps it for a whole batch.
         self._pools = [WorkerPool(1, "commands") for _ in range(num_workers)]
-        self._idle: deque[WorkerPool | None] = deque(self._pools or [None])
+        workers: list[WorkerPool | None] = [*self._pools]
+        self._idle = deque(workers or [None])
         self._max_batch_size = max_batch_size
         self._rng = np.random.default_rng()
         self._waiting: dict[ServedFighter, None] = {}  # in order

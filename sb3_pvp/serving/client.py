@@ -24,23 +24,15 @@ class PredictionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """A reply. What was not asked for is ``None``, or an empty tuple.
+    """A reply. What was not asked for is ``None``, or an empty tuple."""
 
-    Attributes:
-        action: the choice of each head.
-        log_prob: log-probability of the joint action.
-        entropy: of each head, given the choices of the heads before it.
-        values: what the critic expects.
-        probs: of each head, the probabilities of its entries given the choices of the heads before it.
-        extension_results: results in the order of the request's extensions.
-    """
-
-    action: list[int]
-    log_prob: float | None = None
-    entropy: list[float] | None = None
-    values: list[float] | None = None
+    action: list[int]  #: The choice of each head.
+    log_prob: float | None = None  #: Log-probability of the joint action.
+    entropy: list[float] | None = None  #: Of each head, given the choices of the heads before it.
+    values: list[float] | None = None  #: What the critic expects.
+    #: Of each head, the probabilities of its entries given the choices of the heads before it.
     probs: list[list[float]] | None = None
-    extension_results: Sequence[Any] = ()
+    extension_results: Sequence[Any] = ()  #: In the order of the request's extensions.
 
 
 def request_line(

@@ -22,18 +22,13 @@ MAX_UNANSWERED = 128
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a server.
+    """Limits of a server."""
 
-    Attributes:
-        max_line: bytes of a request.
-        max_connections: connections at the same time.
-        max_rate: requests per second of a connection, with bursts of one second; more are delayed. 0: no limit.
-        idle_timeout: seconds after which a connection is closed that sends no request, or reads no replies. 0: never.
-    """
-
-    max_line: int = 65536
-    max_connections: int = 1024
+    max_line: int = 65536  #: Bytes of a request.
+    max_connections: int = 1024  #: At the same time.
+    #: Requests per second of a connection, with bursts of one second; more are delayed. 0: no limit.
     max_rate: float = 0.0
+    #: Seconds after which a connection is closed that sends no request, or reads no replies. 0: never.
     idle_timeout: float = 600.0
 
 

@@ -35,25 +35,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Form:
-    """What a request to a fighter must look like.
+    """What a request to a fighter must look like."""
 
-    Attributes:
-        num_frames: frames that the fighter sees, F.
-        num_features: features of its own view in each frame, D.
-        num_privileged: features of a frame that only its critic sees, P.
-        head_sizes: entries of each head.
-        only_acts: whether it has no probabilities and values.
-        is_stateful: whether its decisions depend on those before them; then each connection has a state of its own.
-        predicts_outcome: whether it has an outcome predictor.
-    """
-
-    num_frames: int
-    num_features: int
-    num_privileged: int
-    head_sizes: tuple[int, ...]
-    only_acts: bool = False
+    num_frames: int  #: That the fighter sees, F.
+    num_features: int  #: Of its own view in each frame, D.
+    num_privileged: int  #: Features of a frame that only its critic sees, P.
+    head_sizes: tuple[int, ...]  #: Entries of each head.
+    only_acts: bool = False  #: Whether it has no probabilities and values.
+    #: Whether its decisions depend on those before them; then each connection has a state of its own.
     is_stateful: bool = False
-    predicts_outcome: bool = False
+    predicts_outcome: bool = False  #: Whether it has an outcome predictor.
 
     @cached_property
     def packers(self) -> dict[int, Struct]:
@@ -178,7 +169,7 @@ class ActingFighter:
         first = np.array([known.get(row) is None for row in range(count)], np.bool_)
         # Not for the first ones alone: how a state looks is known only from a fresh one.
         states = self._opponent.initial_state(self._seeds.integers(2**62, size=count).tolist())
-        for row in np.flatnonzero(~first):
+        for row in np.flatnonzero(~first).tolist():
             states[row] = known[row]
         actions, seen = np.zeros((count, len(self.form.head_sizes)), np.int64), batch.observations.reshape(count, -1)
         is_greedy = (batch.uniforms < 0).all(axis=1)

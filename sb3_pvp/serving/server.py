@@ -33,35 +33,19 @@ _IDLE_CHECKS = 10
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How to serve.
+    """How to serve."""
 
-    Attributes:
-        models: folder of model files; the name of a model is that of its file without ending.
-        host: address to listen on.
-        port: port to listen on; 0 picks a free one.
-        game: the game whose scripted fighters are served too.
-        backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
-            model.
-        device: PyTorch device of the models.
-        workers: number of processes that run batches; 0: the event loop does, the fastest on few cores.
-        max_batch_size: requests in a batch.
-        reload_interval: seconds between looks into the folder; 0: never.
-        metrics_port: port of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
-        is_strict: close the connection at a bad request without a word, as the original does.
-        limits: see `Limits`.
-    """
-
-    models: Path
+    models: Path  #: Folder of model files, or one of them; the name of a model is that of its file without ending.
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    game: str = HOME_GAME
-    backend: str = AUTO
-    device: str = "cpu"
-    workers: int = 0
-    max_batch_size: int = 256
-    reload_interval: float = 1.0
-    metrics_port: int | None = None
-    is_strict: bool = False
+    port: int = DEFAULT_PORT  #: 0 picks a free one.
+    game: str = HOME_GAME  #: The game whose scripted fighters are served too.
+    backend: str = AUTO  #: One of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``.
+    device: str = "cpu"  #: PyTorch device of the models.
+    workers: int = 0  #: Processes that run batches; 0: the event loop does, the fastest on few cores.
+    max_batch_size: int = 256  #: Requests in a batch.
+    reload_interval: float = 1.0  #: Seconds between looks into the folder; 0: never.
+    metrics_port: int | None = None  #: Of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
+    is_strict: bool = False  #: Close the connection at a bad request without a word, as the original does.
     limits: Limits = field(default_factory=Limits)
 
 

@@ -69,7 +69,7 @@ class Rollout(NamedTuple):
     """A finished rollout; the arrays are valid until the next one starts."""
 
     arrays: Arrays
-    infos: dict[int, dict[int, dict[str, Any]]]  #: By step and row.
+    infos: list[list[dict[str, Any]]]  #: By step and row.
     rows: NDArray[np.int64]  #: The rows that were played: all but those of lost actors.
     begun: NDArray[np.int64]  #: The rows whose episodes have begun with this rollout.
 
@@ -81,9 +81,7 @@ class Rollout(NamedTuple):
         for step in range(n_steps):
             rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
             rewards[lost], dones[lost] = 0.0, False
-            infos: list[dict[str, Any]] = [{} for _ in range(num_rows)]
-            for row, info in self.infos.get(step, {}).items():
-                infos[row] = info
+            infos = self.infos[step]
             actions, masks = arrays["actions"][step], arrays["action_masks"][step]
             log_probs = th.from_numpy(arrays["log_probs"][step])
             values = th.full_like(log_probs, th.nan)
@@ -170,7 +168,7 @@ class ActorVecEnv(VecEnvWrapper):
             arrays, reports = self._fleet.wait()
         finally:
             self.is_collecting = False
-        infos: dict[int, dict[int, dict[str, Any]]] = {}
+        infos: list[list[dict[str, Any]]] = [[{} for _ in range(self.num_envs)] for _ in range(self.n_steps)]
         played, begun = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for rows, report in zip(self.rows, reports, strict=True):
             if report is None:
@@ -178,7 +176,7 @@ class ActorVecEnv(VecEnvWrapper):
             played.append(np.arange(rows.start, rows.stop))
             begun += [played[-1]] if report.is_new else []
             for step, row, info in report.infos:
-                infos.setdefault(step, {})[rows.start + row] = info
+                infos[step][rows.start + row] = info
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
 
     def steps(self, rollout: Rollout) -> Iterator[PlayedStep]:

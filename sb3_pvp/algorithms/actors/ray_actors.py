@@ -30,10 +30,9 @@ from sb3_pvp.algorithms.actors.fleet import (
 )
 from sb3_pvp.algorithms.actors.remote_actor import Learner, ModelFiles, RemoteActor
 from sb3_pvp.common.arguments import AT_LEAST_0, COUNT
+from sb3_pvp.common.waiting import MAX_LOSSES
 from sb3_pvp.game import WorldError
 
-#: An actor that is lost so often without a rollout in between would be lost for ever.
-MAX_LOSSES = 3
 #: Seconds between looks for actors that hang, and until the user is told what a start waits for.
 _LOOK, _SILENCE = 1.0, 30.0
 #: Ray would kill the child processes of an actor that ends, but these clean up after it: they stop its server and log
