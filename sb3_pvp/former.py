@@ -22,6 +22,7 @@ MODULES = {
     "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
     "sb3_pvp.callbacks.plots": "sb3_pvp.matches.curves",
     "sb3_pvp.common.checks": "sb3_pvp.common.value_checks",
+    "sb3_pvp.common.damaged_files": "sb3_pvp.common.atomic_files",
     "sb3_pvp.common.open_files": "sb3_pvp.common.cores",
     "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",
     "sb3_pvp.callbacks.exploiters.exploiter_preset": "sb3_pvp.callbacks.exploiters.rounds",

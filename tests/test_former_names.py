@@ -68,6 +68,7 @@ def named(name: str) -> Any:
 
 #: Further modules of the third edition that have moved since.
 FIRST |= {"sb3_pvp.callbacks.exploiters.exploiter_preset", "sb3_pvp.callbacks.exploiters.supervisor"}
+FIRST |= {"sb3_pvp.common.damaged_files"}
 
 
 def unpickled(module: str, name: str) -> Any:
