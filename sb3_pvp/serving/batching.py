@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -17,40 +16,17 @@ from sb3_pvp.serving.protocol import Request, error_line, make_batch, write_repl
 
 logger = logging.getLogger(__name__)
 
-#: Upper bounds of histograms: rows of a batch, and seconds.
-BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+#: Is told of each batch: the name of the fighter, rows, seconds, and those from each request to its reply.
+Count = Callable[[str, int, float, Sequence[float]], None]
 #: In a worker process: the fighters that it has opened.
 _opened: dict[FighterSource, OpenFighter] = {}
-
-
-class Histogram:
-    """Counts values by upper bounds; much faster than prometheus_client's, which locks at each value."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def count(self, value: float) -> None:
-        """Counts a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
-class Figures:
-    """Figures of one fighter, of all its versions."""
-
-    def __init__(self) -> None:
-        self.batch_sizes, self.latencies = Histogram(BATCH_SIZES), Histogram(SECONDS)
-        self.busy = 0.0  #: Seconds spent on batches.
 
 
 class ServedFighter:
     """One version of a fighter, and the requests that wait for it."""
 
-    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter, figures: Figures) -> None:
-        self.name, self.source, self.fighter, self.figures = name, source, fighter, figures
+    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter) -> None:
+        self.name, self.source, self.fighter = name, source, fighter
         self.form = fighter.form
         self.waiting: deque[Request] = deque()
 
@@ -69,6 +45,7 @@ class Batcher:
         workers: list[WorkerPool | None] = [*self._pools]
         self._idle = deque(workers or [None])
         self._max_batch_size = max_batch_size
+        self.count: Count | None = None
         self._rng = np.random.default_rng()
         self._waiting: dict[ServedFighter, None] = {}  # in order
         self._running: set[asyncio.Task[None]] = set()
@@ -135,11 +112,9 @@ class Batcher:
             logger.exception("a batch of %d requests to %s failed", len(requests), fighter.name)
             for request in requests:
                 request.reply = error_line("internal error of the server; see its log")
-        end = time.perf_counter()
-        fighter.figures.busy += end - start
-        fighter.figures.batch_sizes.count(len(requests))
-        for request in requests:
-            fighter.figures.latencies.count(end - request.received)
+        if self.count is not None:
+            end = time.perf_counter()
+            self.count(fighter.name, len(requests), end - start, [end - request.received for request in requests])
         for tell in dict.fromkeys(request.tell for request in requests):
             tell()
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.files.shipped import shipped_names
-from sb3_pvp.serving.batching import Figures, ServedFighter
+from sb3_pvp.serving.batching import ServedFighter
 from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, script_sources
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,6 @@ class ModelFolder:
                 f"there is no folder {folder}{hint}: pass --models FOLDER, with zip or fighter files in it"
             )
         self._folder, self._template = folder, ModelSource(folder, backend, device)
-        self._figures: dict[str, Figures] = {}
         self.scripts = {name: self._serve(name, source) for name, source in script_sources(game).items()}
         self.errors: dict[str, str] = {}
         self._models: dict[str, ServedFighter] = {}
@@ -115,7 +114,7 @@ class ModelFolder:
         fighter = source.open()
         if isinstance(source, ModelSource) and isinstance(fighter, ModelFighter):
             source = replace(source, backend=fighter.backend_name)  # all workers take the one that was measured here
-        return ServedFighter(name, source, fighter, self._figures.setdefault(name, Figures()))
+        return ServedFighter(name, source, fighter)
 
     def _retire(self, old: ServedFighter) -> None:
         if isinstance(old.source, ModelSource):

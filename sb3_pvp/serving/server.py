@@ -15,7 +15,7 @@ from typing import Any
 from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
-from sb3_pvp.serving.batching import Batcher, Figures, ServedFighter
+from sb3_pvp.serving.batching import Batcher, ServedFighter
 from sb3_pvp.serving.connection import Connection, Limits
 from sb3_pvp.serving.figures import ServerFigures, metrics_server
 from sb3_pvp.serving.models import ModelFolder
@@ -93,8 +93,8 @@ class Server:
             self._closing.callback(self.batcher.close)
             await self._refresh()
             if settings.metrics_port is not None:
-                given = settings.host, settings.metrics_port, self.figures, self._figures_by_name, self.health
-                self.metrics_port = self._closing.enter_context(metrics_server(*given))
+                given = settings.host, settings.metrics_port, self.figures, self.health
+                self.metrics_port, self.batcher.count = self._closing.enter_context(metrics_server(*given))
             await self._listener.start_serving()
         except BaseException:
             self._closing.close()
@@ -148,9 +148,6 @@ class Server:
             "connections": len(self._connections),
             "uptime_s": time.monotonic() - self._start,
         }
-
-    def _figures_by_name(self) -> dict[str, Figures]:
-        return {name: fighter.figures for name, fighter in self.fighters.items()}
 
     async def _refresh(self) -> None:
         """Serves what is in the folder now."""
