@@ -12,7 +12,7 @@ import numpy as np
 
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, OpenFighter
-from sb3_pvp.serving.protocol import Request, error_line, make_batch, write_replies
+from sb3_pvp.serving.protocol import Request, ServedFighter, error_line, make_batch, write_replies
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +20,6 @@ logger = logging.getLogger(__name__)
 Count = Callable[[str, int, float, Sequence[float]], None]
 #: In a worker process: the fighters that it has opened.
 _opened: dict[FighterSource, OpenFighter] = {}
-
-
-class ServedFighter:
-    """One version of a fighter, and the requests that wait for it."""
-
-    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter) -> None:
-        self.name, self.source, self.fighter = name, source, fighter
-        self.form = fighter.form
-        self.waiting: deque[Request] = deque()
 
 
 class Batcher:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sb3_pvp.serving.batching import Batcher, ServedFighter
+from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.figures import ServerFigures
-from sb3_pvp.serving.protocol import Memory, Request, RequestError, error_line, read_request
+from sb3_pvp.serving.protocol import Memory, Request, RequestError, ServedFighter, error_line, read_request
 
 logger = logging.getLogger(__name__)
 

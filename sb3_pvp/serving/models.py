@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.files.shipped import shipped_names
-from sb3_pvp.serving.batching import ServedFighter
 from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, script_sources
+from sb3_pvp.serving.protocol import ServedFighter
 
 logger = logging.getLogger(__name__)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from struct import error as StructError
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from sb3_pvp.common.names import did_you_mean
-from sb3_pvp.serving.fighters import Answers, Batch, Form
+from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, Form, OpenFighter
 
 _REQUIRED = ("model", "obs", "actionMasks")
 _DETAILS = ("returnLogProb", "returnEntropy", "returnValue", "returnProbs")
@@ -29,15 +30,6 @@ _FALSE, _TRUE = b"\0", b"\1"
 
 class RequestError(ValueError):
     """Raised for a request that cannot be answered; the message is sent to the client."""
-
-
-class Asked(Protocol):
-    """What requests are made to: anything with a form."""
-
-    form: Form
-
-
-_Asked = TypeVar("_Asked", bound=Asked)
 
 
 @dataclass(slots=True)
@@ -64,7 +56,16 @@ class Request:
     received: float = field(init=False)  #: When, in seconds of `time.perf_counter`.
 
 
-def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, Request]:
+class ServedFighter:
+    """One version of a fighter, and the requests that wait for it."""
+
+    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter) -> None:
+        self.name, self.source, self.fighter = name, source, fighter
+        self.form = fighter.form
+        self.waiting: deque[Request] = deque()
+
+
+def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> tuple[ServedFighter, Request]:
     """Parses and checks a request, and returns it with the fighter that it is to; raises `RequestError`.
 
     By hand instead of with pydantic: this takes most of a server's time.
@@ -106,7 +107,7 @@ def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, R
     return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start)
 
 
-def _unknown_model(name: object, fighters: Mapping[str, Asked]) -> RequestError:
+def _unknown_model(name: object, fighters: Mapping[str, ServedFighter]) -> RequestError:
     if type(name) is not str:
         return RequestError(f"model must be a string, got {_shown(name)}")
     known = ", ".join(sorted(fighters)[:20])

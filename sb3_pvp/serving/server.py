@@ -15,10 +15,11 @@ from typing import Any
 from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
-from sb3_pvp.serving.batching import Batcher, ServedFighter
+from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.connection import Connection, Limits
 from sb3_pvp.serving.figures import ServerFigures, metrics_server
 from sb3_pvp.serving.models import ModelFolder
+from sb3_pvp.serving.protocol import ServedFighter
 
 logger = logging.getLogger(__name__)
 

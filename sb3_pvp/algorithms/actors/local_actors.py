@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ def _close(pools: Sequence[WorkerPool], memory: SharedMemory) -> None:
 
 def _allocated(layout: Layout) -> SharedMemory:
     """Returns a block of shared memory for arrays; raises `ValueError` if there is not enough."""
-    size = max(offset + nbytes for _, offset, nbytes in _places(layout))
+    size = sum(_padded(*each) for each in layout.values())
     free = shutil.disk_usage(_SHM).free if _SHM.is_dir() else size
     if size > free:
         raise ValueError(
@@ -149,15 +150,12 @@ def _attached(name: str) -> SharedMemory:
 
 
 def _views(memory: SharedMemory, layout: Layout) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, offset, _ in _places(layout):
-        shape, dtype = layout[name]
-        yield name, np.ndarray(shape, dtype, memory.buf, offset)
-
-
-def _places(layout: Layout) -> Iterator[tuple[str, int, int]]:
-    """Yields name, offset and size in bytes of each array."""
     offset = 0
     for name, (shape, dtype) in layout.items():
-        size = int(np.prod(shape)) * dtype.itemsize
-        yield name, offset, size
-        offset += -(-size // _ALIGNMENT) * _ALIGNMENT
+        yield name, np.ndarray(shape, dtype, memory.buf, offset)
+        offset += _padded(shape, dtype)
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Returns how many bytes an array takes: a multiple of those of a cache line, so that no two share one."""
+    return -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
