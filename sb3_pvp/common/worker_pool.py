@@ -104,6 +104,7 @@ class WorkerPool:
 
         So a job that hangs is repeated like one whose worker has died, and ends with `WorkerDied` like that.
         """
+        # Each end costs the job that runs one of its `ATTEMPTS`, so that this is over some time.
         while not futures.wait([future], patience).done:
             for worker in self._workers:
                 worker.end()

@@ -80,7 +80,7 @@ class Batcher:
             del self._waiting[fighter]
             size = min(len(fighter.waiting), self._max_batch_size)
             requests = [fighter.waiting.popleft() for _ in range(size)]
-            if fighter.waiting:
+            if fighter.waiting:  # behind the others, who must not wait for a fighter that is always busy
                 self._waiting[fighter] = None
             task = self._loop.create_task(self._answer(self._idle.popleft(), fighter, requests))
             self._running.add(task)

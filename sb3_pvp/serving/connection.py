@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handles the lines that are complete."""
         if self._has_ended:
             return
-        data = bytes(self._server.buffer[:nbytes])
+        data = bytes(self._server.buffer[:nbytes])  # the next connection that receives overwrites the buffer
         if self._partial or self._is_skipping:
             data = self._complete(data)
         *lines, rest = data.split(b"\n")
@@ -200,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_wait(self) -> bool:
         if self._is_behind or self._timer is not None or len(self._unanswered) >= MAX_UNANSWERED:
             return True
+        # The next request begins with the state that the last one leaves, which is not known yet.
         if self._following is not None and self._following.reply is None:
             return True
         if not self._limits.max_rate:

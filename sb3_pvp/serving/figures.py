@@ -95,7 +95,7 @@ def metrics_server(
         return [orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)]
 
     http, _ = start_http_server(port, host, registry)
-    http.set_app(application)
+    http.set_app(application)  # in place of its own, which shows the metrics at every path
     try:
         yield http.server_port, count
     finally:

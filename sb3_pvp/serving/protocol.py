@@ -121,6 +121,7 @@ def _frames(obs: Any, form: Form) -> tuple[bytes, bytes | None]:
         number = f", got {len(obs)}" if type(obs) is list else ""
         raise RequestError(f"obs must be a list of {many}, each a list of {_widths(form)} numbers{number}")
     try:
+        # Packing checks the types as well: a loop over the numbers would take many times as long.
         packed = [form.packers[len(frame)].pack(*frame) for frame in obs if type(frame) is list]
     except KeyError as error:
         raise RequestError(f"a frame of obs must have {_widths(form)} numbers, got {error.args[0]}") from None
@@ -141,7 +142,7 @@ def _masks(masks: Any, form: Form) -> bytes:
     """Returns flat masks, one byte per entry."""
     try:
         sizes = [*map(len, masks)]
-        flat = bytes(chain.from_iterable(masks))
+        flat = bytes(chain.from_iterable(masks))  # refuses all but bools and numbers up to 255, which are counted below
     except (TypeError, ValueError):
         raise RequestError("actionMasks must be a list per head of bools") from None
     if sizes != form.sizes or type(masks) is not list:

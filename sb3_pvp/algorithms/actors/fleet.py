@@ -171,6 +171,7 @@ class Actor:
     def collect(self, request: RolloutRequest, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
         is_new, self._is_new = self._is_new, False
+        # Before the calls: whoever resumes from here makes them again.
         with suppress(NotImplementedError):  # not all worlds have one
             self._start = self.get_state(())
         self.make(request.calls)

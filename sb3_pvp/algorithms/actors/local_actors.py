@@ -116,7 +116,8 @@ def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tu
         th.set_num_threads(1)
         block = _attached(memory)  # NumPy would not keep it open
         _actor = Actor(spec), part_of(dict(_views(block, layout)), spec.rows), block
-        if name not in ("reset", "set_state"):  # the process before this one has died
+        # Otherwise the process before this one has died: what it had played is lost, so episodes begin anew.
+        if name not in ("reset", "set_state"):
             _actor[0].begin(settings)
     actor, out, _ = _actor
     return getattr(actor, name)(*arguments, *([out] if name in ("collect", "complete") else []))

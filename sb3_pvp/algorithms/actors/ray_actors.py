@@ -91,6 +91,7 @@ class RayActors:
         """See `Fleet.start`; actors that have not started yet do not take part."""
         self._requests = requests
         self._await_starts(1)
+        # In Ray's store, weights travel to each node once, however many actors it has.
         weights, self._began = self._ray.put(requests[0].weights), time.monotonic()
         self._playing = {
             seat.handle.collect.remote(replace(request, weights=request.weights[:0]), weights, self._due(seat)): seat
