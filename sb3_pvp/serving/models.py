@@ -25,10 +25,6 @@ class ModelFolder:
     """The model files of a folder, or a single one, and the scripts of a game by name; see `refresh`.
 
     Raises `FileNotFoundError` if there is no such folder or file, and `ValueError` for an unknown game.
-
-    Attributes:
-        scripts: the scripted fighters by name; a model hides a script of the same name.
-        errors: why the present version of a file cannot be served, by file name.
     """
 
     def __init__(self, folder: Path, game: str, backend: str, device: str) -> None:
@@ -38,8 +34,9 @@ class ModelFolder:
                 f"there is no folder {folder}{hint}: pass --models FOLDER, with zip or fighter files in it"
             )
         self._folder, self._template = folder, ModelSource(folder, backend, device)
+        #: The scripted fighters; a model hides a script of the same name.
         self.scripts = {name: self._serve(name, source) for name, source in script_sources(game).items()}
-        self.errors: dict[str, str] = {}
+        self.errors: dict[str, str] = {}  #: Why the present version of a file cannot be served, by file name.
         self._models: dict[str, ServedFighter] = {}
         self._versions: dict[Path, _Version] = {}
         self._copies = TemporaryDirectory(prefix="sb3-pvp-serve-", ignore_cleanup_errors=True)

@@ -55,22 +55,17 @@ class Server:
 
     Raises, when it is entered, `OSError` if an address cannot be bound or there is no folder of models, and
     `ValueError` for other impossible settings.
-
-    Attributes:
-        fighters: the fighters served at this moment, by name.
-        buffer: where all connections receive; a new one per read would take as long as the rest of the event loop.
-        port: the port that it listens on.
-        metrics_port: the port of ``/health`` and ``/metrics``, or ``None``.
     """
 
     batcher: Batcher
-    port: int
-    metrics_port: int | None = None
+    port: int  #: That it listens on.
+    metrics_port: int | None = None  #: Of ``/health`` and ``/metrics``.
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.limits, self.is_strict = settings, settings.limits, settings.is_strict
         self.figures = ServerFigures()
-        self.fighters: Mapping[str, ServedFighter] = {}
+        self.fighters: Mapping[str, ServedFighter] = {}  #: Those served at this moment, by name.
+        # Where all connections receive: a new one per read would take as long as the rest of the event loop.
         self.buffer = memoryview(bytearray(1 << 16))
         self._connections: set[Connection] = set()
         self._start, self._is_stopping = time.monotonic(), False
