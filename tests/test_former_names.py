@@ -49,8 +49,13 @@ RENAMED = {
     "sb3_pvp.ppo.resumable.pack": "sb3_pvp.algorithms.ppo.resumable.packed",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
     "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
+    "sb3_pvp.serving.fighters.ScriptFighter": "sb3_pvp.serving.fighters.ActingFighter",
     "sb3_pvp.serving.fighters.Source": "sb3_pvp.serving.fighters.FighterSource",
+    "sb3_pvp.serving.metrics.Figures": "sb3_pvp.serving.figures.ServerFigures",
+    "sb3_pvp.serving.metrics.Histogram": "prometheus_client.Histogram",
     "sb3_pvp.serving.server.Settings": "sb3_pvp.serving.server.ServerSettings",
+    "sb3_pvp.serving.workers.Worker": "sb3_pvp.common.worker_pool.WorkerPool",
+    "sb3_pvp.serving.workers.Workers": "sb3_pvp.serving.batching.Batcher",
     "sb3_pvp.zoo.resume.league_of": "sb3_pvp.players.league.league.league_of",
     "sb3_pvp.zoo.sweeps.study.Settings": "sb3_pvp.zoo.sweeps.study.StudySettings",
 }
@@ -63,6 +68,11 @@ FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp
 def named(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
+
+
+#: Further modules of the third edition that have moved since.
+FIRST |= {"sb3_pvp.callbacks.exploiters.exploiter_preset", "sb3_pvp.callbacks.exploiters.supervisor"}
+FIRST |= {"sb3_pvp.common.damaged_files"}
 
 
 def unpickled(module: str, name: str) -> Any:

@@ -96,7 +96,6 @@ MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[typ
 
 PositiveInt = Annotated[int, POSITIVE]
 NonNegativeInt = Annotated[int, COUNT]
-FiniteNumber = Annotated[float, NUMBER]
 Share = Annotated[float, SHARE]
 NonNegative = Annotated[float, AT_LEAST_0]
 Positive = Annotated[float, ABOVE_0]

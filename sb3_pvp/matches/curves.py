@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
-from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.damaged_files import reading, skipping_damage
+from sb3_pvp.common.atomic_files import reading, replacing, skipping_damage
 from sb3_pvp.common.names import require_known
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections import deque
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,9 +12,8 @@ from tempfile import TemporaryDirectory
 from sb3_pvp.common.names import did_you_mean
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.files.shipped import shipped_names
-from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, OpenFighter, script_sources
-from sb3_pvp.serving.figures import Figures
-from sb3_pvp.serving.protocol import Request
+from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, script_sources
+from sb3_pvp.serving.protocol import ServedFighter
 
 logger = logging.getLogger(__name__)
 
@@ -23,25 +21,10 @@ logger = logging.getLogger(__name__)
 _Version = tuple[int, int, int]
 
 
-class ServedFighter:
-    """One version of a fighter, and the requests that wait for it."""
-
-    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter, figures: Figures) -> None:
-        self.name, self.source, self.fighter = name, source, fighter
-        self.form = fighter.form
-        self.waiting: deque[Request] = deque()
-        #: Those of all versions of this fighter.
-        self.figures = figures
-
-
 class ModelFolder:
     """The model files of a folder, or a single one, and the scripts of a game by name; see `refresh`.
 
     Raises `FileNotFoundError` if there is no such folder or file, and `ValueError` for an unknown game.
-
-    Attributes:
-        scripts: the scripted fighters by name; a model hides a script of the same name.
-        errors: why the present version of a file cannot be served, by file name.
     """
 
     def __init__(self, folder: Path, game: str, backend: str, device: str) -> None:
@@ -51,9 +34,9 @@ class ModelFolder:
                 f"there is no folder {folder}{hint}: pass --models FOLDER, with zip or fighter files in it"
             )
         self._folder, self._template = folder, ModelSource(folder, backend, device)
-        self._figures: dict[str, Figures] = {}
+        #: The scripted fighters; a model hides a script of the same name.
         self.scripts = {name: self._serve(name, source) for name, source in script_sources(game).items()}
-        self.errors: dict[str, str] = {}
+        self.errors: dict[str, str] = {}  #: Why the present version of a file cannot be served, by file name.
         self._models: dict[str, ServedFighter] = {}
         self._versions: dict[Path, _Version] = {}
         self._copies = TemporaryDirectory(prefix="sb3-pvp-serve-", ignore_cleanup_errors=True)
@@ -128,7 +111,7 @@ class ModelFolder:
         fighter = source.open()
         if isinstance(source, ModelSource) and isinstance(fighter, ModelFighter):
             source = replace(source, backend=fighter.backend_name)  # all workers take the one that was measured here
-        return ServedFighter(name, source, fighter, self._figures.setdefault(name, Figures()))
+        return ServedFighter(name, source, fighter)
 
     def _retire(self, old: ServedFighter) -> None:
         if isinstance(old.source, ModelSource):

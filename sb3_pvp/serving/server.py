@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sb3_pvp.common.open_files import allow_many_open_files
+from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.export.inference import AUTO
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.connection import Connection, Limits
-from sb3_pvp.serving.figures import Figures, ServerFigures, metrics_server
-from sb3_pvp.serving.models import ModelFolder, ServedFighter
-from sb3_pvp.serving.workers import Workers
+from sb3_pvp.serving.figures import ServerFigures, metrics_server
+from sb3_pvp.serving.models import ModelFolder
+from sb3_pvp.serving.protocol import ServedFighter
 
 logger = logging.getLogger(__name__)
 
@@ -35,37 +34,19 @@ _IDLE_CHECKS = 10
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How to serve.
+    """How to serve."""
 
-    Attributes:
-        models: folder of model files; the name of a model is that of its file without ending.
-        host: address to listen on.
-        port: port to listen on; 0 picks a free one.
-        game: the game whose scripted fighters are served too.
-        backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
-            model.
-        device: PyTorch device of the models.
-        workers: number of workers that run batches; 0: the event loop does, the fastest on few cores.
-        worker_type: ``"thread"`` or ``"process"``.
-        max_batch_size: requests in a batch.
-        reload_interval: seconds between looks into the folder; 0: never.
-        metrics_port: port of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
-        is_strict: close the connection at a bad request without a word, as the original does.
-        limits: see `Limits`.
-    """
-
-    models: Path
+    models: Path  #: Folder of model files, or one of them; the name of a model is that of its file without ending.
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    game: str = HOME_GAME
-    backend: str = AUTO
-    device: str = "cpu"
-    workers: int = 0
-    worker_type: str = "thread"
-    max_batch_size: int = 256
-    reload_interval: float = 1.0
-    metrics_port: int | None = None
-    is_strict: bool = False
+    port: int = DEFAULT_PORT  #: 0 picks a free one.
+    game: str = HOME_GAME  #: The game whose scripted fighters are served too.
+    backend: str = AUTO  #: One of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``.
+    device: str = "cpu"  #: PyTorch device of the models.
+    workers: int = 0  #: Processes that run batches; 0: the event loop does, the fastest on few cores.
+    max_batch_size: int = 256  #: Requests in a batch.
+    reload_interval: float = 1.0  #: Seconds between looks into the folder; 0: never.
+    metrics_port: int | None = None  #: Of ``/health`` and ``/metrics``; 0 picks a free one, ``None``: none.
+    is_strict: bool = False  #: Close the connection at a bad request without a word, as the original does.
     limits: Limits = field(default_factory=Limits)
 
 
@@ -74,22 +55,17 @@ class Server:
 
     Raises, when it is entered, `OSError` if an address cannot be bound or there is no folder of models, and
     `ValueError` for other impossible settings.
-
-    Attributes:
-        fighters: the fighters served at this moment, by name.
-        buffer: where all connections receive; a new one per read would take as long as the rest of the event loop.
-        port: the port that it listens on.
-        metrics_port: the port of ``/health`` and ``/metrics``, or ``None``.
     """
 
     batcher: Batcher
-    port: int
-    metrics_port: int | None = None
+    port: int  #: That it listens on.
+    metrics_port: int | None = None  #: Of ``/health`` and ``/metrics``.
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.limits, self.is_strict = settings, settings.limits, settings.is_strict
         self.figures = ServerFigures()
-        self.fighters: Mapping[str, ServedFighter] = {}
+        self.fighters: Mapping[str, ServedFighter] = {}  #: Those served at this moment, by name.
+        # Where all connections receive: a new one per read would take as long as the rest of the event loop.
         self.buffer = memoryview(bytearray(1 << 16))
         self._connections: set[Connection] = set()
         self._start, self._is_stopping = time.monotonic(), False
@@ -109,13 +85,12 @@ class Server:
             self._folder = ModelFolder(settings.models, settings.game, settings.backend, settings.device)
             self._closing.callback(self._folder.close)
             self.fighters = self._folder.scripts
-            self._workers = Workers(settings.workers, settings.worker_type)
-            self._closing.callback(self._workers.close)
-            self.batcher = Batcher(self._workers, settings.max_batch_size)
+            self.batcher = Batcher(settings.workers, settings.max_batch_size)
+            self._closing.callback(self.batcher.close)
             await self._refresh()
             if settings.metrics_port is not None:
-                given = settings.host, settings.metrics_port, self.figures, self._figures_by_name, self.health
-                self.metrics_port = self._closing.enter_context(metrics_server(*given))
+                given = settings.host, settings.metrics_port, self.figures, self.health
+                self.metrics_port, self.batcher.count = self._closing.enter_context(metrics_server(*given))
             await self._listener.start_serving()
         except BaseException:
             self._closing.close()
@@ -143,8 +118,7 @@ class Server:
         for connection in [*self._connections]:
             connection.abort()
         await self.batcher.drain()
-        # In a thread: /health is answered by this event loop, and closing waits for that.
-        await asyncio.get_running_loop().run_in_executor(None, self._closing.close)
+        self._closing.close()
 
     def add(self, connection: Connection) -> bool:
         """Adds a connection, unless there are as many as allowed."""
@@ -171,14 +145,11 @@ class Server:
             "uptime_s": time.monotonic() - self._start,
         }
 
-    def _figures_by_name(self) -> dict[str, Figures]:
-        return {name: fighter.figures for name, fighter in self.fighters.items()}
-
     async def _refresh(self) -> None:
         """Serves what is in the folder now."""
         fighters = await asyncio.get_running_loop().run_in_executor(None, self._folder.refresh)
         if fighters is not None:
-            await self._workers.prepare(fighter.source for fighter in fighters.values())
+            await self.batcher.prepare(fighter.source for fighter in fighters.values())
             self.fighters = fighters
 
     async def _watch_folder(self) -> None:
@@ -204,21 +175,9 @@ def run_server(settings: ServerSettings, on_listening: Callable[[Server], object
 
 
 async def _run(settings: ServerSettings, on_listening: Callable[[Server], object]) -> None:
-    stop = asyncio.Event()
-    with _signals(stop.set):
-        async with Server(settings) as server:
-            on_listening(server)
-            await stop.wait()
-
-
-@contextlib.contextmanager
-def _signals(call: Callable[[], object]) -> Iterator[None]:
-    """Calls a function at SIGINT and SIGTERM."""
-    loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, call)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)  # until the loop is closed
+    async with Server(settings) as server:
+        on_listening(server)
+        await stop.wait()

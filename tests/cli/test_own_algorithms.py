@@ -217,7 +217,7 @@ def test_exploit(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "start from scratch" in refused
 
 
-@pytest.mark.parametrize("workers", [{}, {"workers": 1, "worker_type": "process"}], ids=["inline", "process"])
+@pytest.mark.parametrize("workers", [{}, {"workers": 1}], ids=["inline", "process"])
 def test_served_with_a_state_for_each_connection(workers: dict[str, Any], table: Path, tmp_path: Path) -> None:
     counting(tmp_path, table)
     contract = find_game("NhEnv").contract

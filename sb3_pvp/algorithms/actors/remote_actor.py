@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,24 +69,23 @@ class ModelFiles:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._kept: OrderedDict[str, tuple[tuple[int, ...], Any]] = OrderedDict()
+        self._put = lru_cache(KEPT_FILES)(_put)
 
     def read(self, path: str) -> tuple[str, str, list[Any]]:
         """Returns version and name of a file, and in a list a reference to its bytes; raises `FileNotFoundError`.
 
         Each node gets the bytes once, however many actors it has.
         """
-        import ray
-
         file = find_model(path, self._folder)
         status = file.stat()
-        version = status.st_ino, status.st_mtime_ns, status.st_size
-        if self._kept.get(path, (None,))[0] != version:
-            self._kept[path] = version, ray.put(file.read_bytes())
-        self._kept.move_to_end(path)
-        if len(self._kept) > KEPT_FILES:
-            self._kept.popitem(last=False)
-        return "-".join(map(str, version)), file.name, [self._kept[path][1]]
+        version = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+        return version, file.name, [self._put(file, version)]
+
+
+def _put(file: Path, version: str) -> Any:
+    import ray
+
+    return ray.put(file.read_bytes())
 
 
 class FetchedFiles:

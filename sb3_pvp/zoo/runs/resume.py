@@ -27,8 +27,7 @@ from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.common.damaged_files import DamagedFile, reading, skipping_damage
+from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage, write_atomically
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say, uninterrupted
 from sb3_pvp.common.waiting import is_waiting

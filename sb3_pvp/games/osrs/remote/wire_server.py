@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.common.open_files import allow_many_open_files
+from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.games.osrs.remote.gathering import Gathering
