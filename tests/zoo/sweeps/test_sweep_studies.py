@@ -23,8 +23,8 @@ from sb3_pvp.zoo.sweeps.study import (
     find_study,
     find_trial,
     open_storage,
+    summary,
 )
-from sb3_pvp.zoo.sweeps.study_report import counts
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.sweeps.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
@@ -226,8 +226,8 @@ def test_trials_of_dead_processes_are_reported_as_abandoned(storage: str) -> Non
     study, locks = find_study(storage, None)
     with queue.process_lock():
         assert queue.next_trial() is not None
-        assert {name: count for name, count in counts(study, locks).items() if count} == {"running": 1}
-    assert {name: count for name, count in counts(study, locks).items() if count} == {"abandoned": 1}
+        assert [summary(trial, locks)["state"] for trial in study.trials] == ["running"]
+    assert [summary(trial, locks)["state"] for trial in study.trials] == ["abandoned"]
 
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
