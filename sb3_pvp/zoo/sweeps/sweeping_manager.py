@@ -235,9 +235,8 @@ class SweepingManager(exp_manager.ExperimentManager):
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))
             experiment = self._experiment(settings, config, trial.user_attrs[SEED])
-            cpu_seconds = settings.measure["cpu_seconds"]
             length = n_evaluations, settings.n_timesteps
-            evaluation = SweepEvalCallback(experiment.measure, *length, report, cpu_seconds)
+            evaluation = SweepEvalCallback(experiment.measure, *length, report, settings.measure["cpu_seconds"])
             if self.verbose < 2:
                 stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             try:
@@ -265,12 +264,11 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _settings(self) -> StudySettings:
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
-        n_timesteps = self._steps(block)
-        cpu_seconds = self._sweep.trial_cpu_seconds
+        n_timesteps, cpu_seconds = self._steps(block), self._sweep.trial_cpu_seconds
         if cpu_seconds is not None and cpu_seconds <= 0:
             raise Refusal(f"--trial-cpu-seconds must be positive, got {cpu_seconds}")
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
-        measure |= {"cpu_seconds": cpu_seconds}
+        measure["cpu_seconds"] = cpu_seconds
         with refusals():
             space = self._space(block)
             first = {name: each.choices[0] if each.choices else each.low for name, each in space.items()}
@@ -303,23 +301,15 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _experiment(self, settings: StudySettings, config: Path, seed: int) -> SweepingManager:
         """Returns a manager for a single training run with the configuration in a file."""
         reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
-        return type(self)(
-            argparse.Namespace(**{**vars(self.args), **reset}),
-            self.algo,
-            settings.env_id,
-            str(config.parent),
-            n_timesteps=settings.n_timesteps,
-            eval_freq=-1,
-            log_interval=-1 if self.verbose >= 2 else -2,
-            n_eval_episodes=self.n_eval_episodes,
-            eval_env_kwargs=self._eval_env_kwargs_args,
-            seed=seed,
-            verbose=self.verbose if self.verbose >= 2 else 0,
-            vec_env_type=self._vec_env_type,
-            n_eval_envs=self.n_eval_envs,
-            device=self.device,
-            config=str(config),
+        args = argparse.Namespace(**{**vars(self.args), **reset})
+        given: dict[str, Any] = {"config": str(config), "n_timesteps": settings.n_timesteps, "seed": seed}
+        given |= {"vec_env_type": self._vec_env_type, "device": self.device, "eval_freq": -1}
+        given |= {"n_eval_episodes": self.n_eval_episodes, "n_eval_envs": self.n_eval_envs}
+        given |= (
+            {"verbose": self.verbose, "log_interval": -1} if self.verbose >= 2 else {"verbose": 0, "log_interval": -2}
         )
+        kwargs = self._eval_env_kwargs_args
+        return type(self)(args, self.algo, settings.env_id, str(config.parent), eval_env_kwargs=kwargs, **given)
 
     def measure(self) -> Measure:
         """Returns the function that evaluates a model, and one that cleans up."""
