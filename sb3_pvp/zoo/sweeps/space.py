@@ -259,6 +259,7 @@ class _Conversion:
             if options is None:
                 raise ValueError(f"{target} needs a {parents[-1]} with arguments among the callbacks")
             return options, name
+        # The keys of a schedule can be varied although a configuration has a number.
         if len(parents) == 1 and parents[0] in _DEFAULTS:
             self.block[parents[0]] = self._schedule(parents[0])
         owner = self.block

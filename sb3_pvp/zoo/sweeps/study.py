@@ -281,11 +281,6 @@ class TrialQueue:
         """Whether another process has considered this trial abandoned and failed it; its result does not count."""
         return self._trials()[trial.number].state is TrialState.FAIL
 
-    def requeue(self, trial: optuna.Trial) -> None:
-        """Fails an interrupted trial, and has its parameters tried again, unless another process has done so."""
-        with self.locks.acquire(EXCLUSIVE):
-            self._retry(trial.number)
-
     def retry_abandoned(self) -> None:
         """Fails trials of processes that are gone, and has their parameters tried again."""
         with self.locks.acquire(EXCLUSIVE):

@@ -11,7 +11,7 @@ import json
 import tempfile
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -155,11 +155,12 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _run_processes(self, queue: TrialQueue, settings: StudySettings, folder: str) -> bool:
         """Runs trials, in this process or several, and prints their results; returns whether Ctrl-C stopped them."""
         with contextlib.ExitStack() as stack:
-            results = self._run_trials(queue, settings)
+            # Last of all, when the locks of this process and its workers are free: what was interrupted is tried again.
+            stack.callback(queue.retry_abandoned)
+            results: Iterator[str] = stack.enter_context(contextlib.closing(self._run_trials(queue, settings)))
             if (n_jobs := self._num_jobs(settings)) > 1:
                 print(f"Trials in {n_jobs} processes, see --n-jobs", flush=True)
                 pool = WorkerPool(n_jobs, "commands", max_silence=None)
-                stack.callback(queue.retry_abandoned)  # of workers that are ended by the next line
                 stack.callback(pool.close)
                 env_id = self.env_name.gym_id
                 given = type(self), self._arguments, ALGOS[self.algo], gymnasium.spec(env_id), settings, folder
@@ -177,6 +178,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _num_jobs(self, settings: StudySettings) -> int:
         """Returns in how many processes to run trials: by default one per core, unless a trial needs more than that."""
+        # A server or processes for each environment already use several cores.
         is_costly = self._vec_env_type != "dummy" or self._env_kwargs(settings.block).get("world", "sim") != "sim"
         return self.n_jobs or (1 if is_costly else min(num_cores(), self.n_trials))
 
@@ -186,12 +188,13 @@ class SweepingManager(exp_manager.ExperimentManager):
         queue = TrialQueue(name, storage, settings, n_trials, self._make_sampler)
         self.n_evaluations = settings.measure["n_evaluations"]
         if self.pruner == "hyperband":
+            # Evaluations are what it counts as resource; by default it would learn their number from the first trials.
             queue.study.pruner = HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         else:
             queue.study.pruner = self._create_pruner(self.pruner)
         return queue
 
-    def _run_trials(self, queue: TrialQueue, settings: StudySettings) -> Iterator[str]:
+    def _run_trials(self, queue: TrialQueue, settings: StudySettings) -> Generator[str]:
         """Runs trials, each of which is an ordinary training run, until there are none left; yields their results.
 
         An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
@@ -206,8 +209,7 @@ class SweepingManager(exp_manager.ExperimentManager):
                     finished += 1
                     again = " (again)" if ATTEMPTS in trial.user_attrs else ""
                     yield f"Trial {trial.number}{again}: {result}, {trial.params}"
-                except (KeyboardInterrupt, TrainingInterrupted):  # not caused by the parameters
-                    queue.requeue(trial)
+                except TrainingInterrupted:  # not caused by the parameters, which are tried again
                     raise
                 except Exception:
                     # study.tell raises as well if another process has failed this trial in the meantime.
@@ -300,6 +302,7 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _experiment(self, settings: StudySettings, config: Path, seed: int) -> SweepingManager:
         """Returns a manager for a single training run with the configuration in a file."""
+        # A trial is a run of its own: it is neither a sweep, nor resumed, nor one of the command's own W&B run.
         reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
         args = argparse.Namespace(**{**vars(self.args), **reset})
         given: dict[str, Any] = {"config": str(config), "n_timesteps": settings.n_timesteps, "seed": seed}
@@ -381,7 +384,7 @@ def run_trials(
     The algorithm and the environment may be known to the parent only; ``folder`` is for its temporary files.
     """
     args, algo, env_id, positional, keywords = arguments
-    ALGOS[algo] = algorithm
+    ALGOS[algo] = algorithm  # the user's script may have registered it
     gymnasium.registry.setdefault(spec.id, spec)
     tempfile.tempdir = folder  # what a killed process leaves is removed with it
     own = manager(args, algo, env_id, *positional, **keywords)

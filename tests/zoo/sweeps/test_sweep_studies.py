@@ -138,7 +138,7 @@ def test_what_ends_every_process_is_given_up() -> None:
     for _ in range(MAX_ATTEMPTS):
         trial = queue.next_trial()
         assert trial is not None
-        queue.requeue(trial)
+        queue.retry_abandoned()
     last = queue.next_trial()
     assert last is not None and last.params != trial.params
     assert [each.params for each in study.trials[:-1]] == [trial.params] * MAX_ATTEMPTS
