@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from importlib import util
@@ -261,6 +262,18 @@ def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dic
     open_queue(journal, 1, SETTINGS.model_copy(update={"seed": 99}))
     with pytest.raises(Refusal, match=message):
         open_queue(journal, 1, SETTINGS.model_copy(update=changes))
+
+
+def test_processes_that_open_a_new_storage_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
+    fork = multiprocessing.get_context("fork")
+    given = [(f"sqlite:///{tmp_path}/new.db", must_exist) for must_exist in (False, True) * 3]
+    processes = [fork.Process(target=open_storage, args=each) for each in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 6
 
 
 def test_studies_of_others_are_refused(journal: str) -> None:
