@@ -77,6 +77,7 @@ MODULES = {
     "sb3_pvp.zoo.sweeps.manager": "sb3_pvp.zoo.sweeps.sweeping_manager",
     "sb3_pvp.zoo.sweeps.processes": "sb3_pvp.zoo.sweeps.sweeping_manager",
     "sb3_pvp.zoo.sweeps.report": "sb3_pvp.zoo.sweeps.study",
+    "sb3_pvp.zoo.sweeps.study_report": "sb3_pvp.zoo.sweeps.study",
     "sb3_pvp.zoo.tracking": "sb3_pvp.zoo.runs.tracking",
     "sb3_pvp.zoo.workers": "sb3_pvp.zoo.worker_vec_env",
 }

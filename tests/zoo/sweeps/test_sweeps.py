@@ -376,7 +376,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--reference-pool", "nop"], "did you mean 'noop'"),
         (["--reference-pool", "noop", "noop"], "need different names"),
         (["--reference-pool", "gone.zip"], "gone.zip"),
-        (["--storage", "s.log", "--distribute"], "is this command on each of them, without --distribute"),
+        (["--storage", "s.log", "--distribute", "2"], "is this command on each of them, without --distribute"),
         (["--reference-fights", "0"], "--reference-fights must be at least 1, got 0"),
         (["--pruner", "medan"], "invalid choice: 'medan' (choose from 'halving', 'median', 'hyperband', 'none')"),
         (["--search-space", "gone.yml"], "gone.yml"),
