@@ -31,7 +31,6 @@ MODULES = {
     "sb3_pvp.contract": "sb3_pvp.game.contract",
     "sb3_pvp.contract.actions": "sb3_pvp.game.contract.turn",
     "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",
-    "sb3_pvp.distributed.tasks": "sb3_pvp.zoo.sweeps.ray_tasks",
     "sb3_pvp.envs.metrics": "sb3_pvp.envs.measures",
     "sb3_pvp.envs.render": "sb3_pvp.games.osrs.rendering",
     "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
@@ -85,7 +84,8 @@ MODULES = {
     "sb3_pvp.zoo.sweeps.evaluation": "sb3_pvp.zoo.sweeps.objectives",
     "sb3_pvp.zoo.sweeps.manager": "sb3_pvp.zoo.sweeps.sweeping_manager",
     "sb3_pvp.zoo.sweeps.processes": "sb3_pvp.zoo.sweeps.sweeping_manager",
-    "sb3_pvp.zoo.sweeps.report": "sb3_pvp.zoo.sweeps.study_report",
+    "sb3_pvp.zoo.sweeps.report": "sb3_pvp.zoo.sweeps.study",
+    "sb3_pvp.zoo.sweeps.study_report": "sb3_pvp.zoo.sweeps.study",
     "sb3_pvp.zoo.tracking": "sb3_pvp.zoo.runs.tracking",
     "sb3_pvp.zoo.workers": "sb3_pvp.zoo.worker_vec_env",
 }
@@ -96,7 +96,6 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "sb3_pvp.game.contract:Contract": ("conditional_mask", "random_action", "split_mask"),
     },
     "sb3_pvp.contract.model": {"sb3_pvp.game.contract.parts": ("Head", "Observation", "SubAction")},
-    "sb3_pvp.distributed": {"sb3_pvp.zoo.sweeps.ray_tasks": ("RayTasks",)},
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },

@@ -15,7 +15,7 @@ from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.hub import pull, push
 from sb3_pvp.cli.import_upstream import import_upstream
-from sb3_pvp.cli.jobs import jobs, tensorboard
+from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models
 from sb3_pvp.cli.runs import plot, presets, quickstart, runs
@@ -96,7 +96,6 @@ app.command(context_settings=NAMES_OF_THE_ORIGINAL)(serve)
 app.command()(export)
 app.command()(push)
 app.command()(pull)
-app.command()(tensorboard)
 app.command("first-fighter", hidden=True)(quickstart)  # the former name
 for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)
