@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +23,7 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.arguments import MAPPING
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.game import find_game
 
 #: Arguments of the environment that have their own option.
@@ -65,37 +62,33 @@ def evaluate(
     unless --build or --reset-params is given ('{}': the game's defaults).
     """
     use_one_thread()  # before anything computes with torch
-    from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.scoring import score_model
 
     arguments = json_object(env_kwargs, "--env-kwargs")
     for name in arguments.keys() & _OPTIONS.keys():
         raise Refusal(f"--env-kwargs cannot set {name!r}: use {_OPTIONS[name]}")
-    require_all_known("key of --env-kwargs", arguments, {field.name for field in fields(FightSettings)})
     if reset_params is not None:
-        given = MAPPING.read("reset_params in --env-kwargs", arguments.get("reset_params")) or {}
-        arguments["reset_params"] = given | json_object(reset_params, "--reset-params")
+        arguments["reset_params"] = json_object(reset_params, "--reset-params")
     if frame_ages is not None:
-        try:
-            ages = [int(part) for part in frame_ages.strip("[] ").split(",")]
-        except ValueError:
-            raise Refusal(f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}") from None
+        with refusals(about=f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}"):
+            ages = json.loads(f"[{frame_ages}]")
         # One number is a number of frames, but [2] is the age of a single frame.
-        arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
+        arguments["frame_ages"] = ages if len(ages) > 1 else ages[0]
     arguments |= {"opponent": opponent, "world": world}
-    watch = watched(episodes)
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
-    score, fights, note = score_model(model, episodes, seed, watch, *given, **arguments)
+    score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
+    groups = dict(sorted(score.groups.items()))
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
-    figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
+    figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
-    width = max(map(len, score.groups), default=0)
+    width = max(map(len, groups), default=0)
     bars = [
         f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
-        for name, group in sorted(score.groups.items())
+        for name, group in groups.items()
+        if len(groups) > 1
     ]
-    text = [f"{model} against {opponent}: {score}", f"fights of {settings}", *(bars if len(bars) > 1 else ())]
-    print_result(figures, "\n".join([*text, other_mode]), as_json)
+    text = [f"{model} against {opponent}: {score}", f"fights of {settings}", *bars, other_mode]
+    print_result(figures, "\n".join(text), as_json)
 
 
 def record(
@@ -125,11 +118,10 @@ def record(
     from sb3_pvp.policies.files.shipped import find_model
 
     params, note = json_object(reset_params, "--reset-params"), ""
-    played = None if game is None else find_game(game)
-    if reset_params is None and is_path(model, played):
-        path = find_model(model)
-        fighter = load(path)
-        params, note = trained_start(fighter, path, played or game_of(fighter))
+    named = None if game is None else find_game(game)
+    if reset_params is None and is_path(model, named):
+        fighter = load(path := find_model(model))
+        params, note = trained_start(fighter, path, named or game_of(fighter))
     with progress("fighting"):
         fight = record_fight(
             model, opponent, seed=seed, deterministic=deterministic, world=world, game=game, reset_params=params
@@ -177,13 +169,11 @@ def replay(
 
 def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
     """Returns the settings of the fights, and the command line that chooses actions the other way, with ``flag``."""
-    words = list(context.obj["arguments"])  # the command line, see `run_app`
-    command = ["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])]
-    start = json.dumps(fights.get("start"), default=str)
+    words = [word for word in context.obj["arguments"] if word != flag] + [flag] * (
+        flag not in context.obj["arguments"]
+    )  # see `run_app`
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    return (
-        f"{fights.get('game')} with {start}{note}, {modes}",
-        f"{_MODES[not sampled]}: {shlex.join(command)}",
-    )
+    settings = f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
+    return settings, f"{_MODES[not sampled]}: {shlex.join(['sb3-pvp', *words])}"
