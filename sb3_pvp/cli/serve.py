@@ -71,17 +71,12 @@ def serve(
     Any client of the original prediction API can ask: one JSON object per line. A model's name is that of its file
     without ending. Files are never unpickled: zips of other programs need sb3-pvp export first.
     """
-    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import ServerSettings, run_server
-    from sb3_pvp.serving.workers import WORKER_TYPES
 
-    require_known("back-end", backend, (AUTO, *BACKENDS))
-    require_known("type of workers", worker_type, WORKER_TYPES)
-    _check_device(device, backend)
+    _check(backend, worker_type, device)
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    limits = Limits(max_line, max_connections, max_rate, idle_timeout)
     settings = ServerSettings(
         models=_place(models),
         host=host,
@@ -95,7 +90,7 @@ def serve(
         reload_interval=reload_interval,
         metrics_port=metrics_port,
         is_strict=strict_upstream,
-        limits=limits,
+        limits=Limits(max_line, max_connections, max_rate, idle_timeout),
     )
 
     def announce(server: Server) -> None:
@@ -113,10 +108,15 @@ def _place(models: Path | None) -> Path:
     return shipped if shipped is not None and not given.exists() else given
 
 
-def _check_device(device: str, backend: str) -> None:
-    """Raises `Refusal` for a device that PyTorch does not see, or that the back-end cannot use."""
+def _check(backend: str, worker_type: str, device: str) -> None:
+    """Refuses unknown names, and a device that PyTorch does not see, or that the back-end cannot use."""
     import torch
 
+    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
+    from sb3_pvp.serving.workers import WORKER_TYPES
+
+    require_known("back-end", backend, (AUTO, *BACKENDS))
+    require_known("type of workers", worker_type, WORKER_TYPES)
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise Refusal(f"--device must be cpu or cuda, not {device!r}")
