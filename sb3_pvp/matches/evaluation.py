@@ -119,7 +119,7 @@ def evaluate_model(
     episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
-    act = _acting(model, deterministic, range(env.num_envs))
+    act = _acting(model, deterministic, range(env.num_envs), by_rows=False)
     return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs, advance)
 
 
@@ -136,44 +136,28 @@ def evaluate_by_rows(
     """Does the same as `evaluate_model` in several processes, each of which has some of the environment's rows.
 
     The result does not depend on the number of processes: the fights of row i follow from ``seed + i``, and so do the
-    sampled actions of models that see frames of features. Those of others are sampled differently.
-
-    Args:
-        load_model: called in each process.
-        make_env: ``make_env(num_envs, seed)``, called in each process, with the seed of its first row.
-        num_envs: the number of rows in all processes together.
-        seed, processes: see above.
-        num_episodes, deterministic, advance: as in `evaluate_model`.
+    sampled actions of models that see frames of features. Those of others are sampled differently. Each process calls
+    ``load_model()`` and ``make_env(num_envs, seed)``, with the seed of its first row; ``num_envs`` is the number of
+    rows in all processes together.
     """
-    POSITIVE.check(num_episodes=num_episodes)
     rows = _shares_of_rows(num_episodes, num_envs)
+
+    def play(part: slice) -> Iterator[_Episode]:
+        model, own, first_seed = load_model(), rows[part], seed + part.start
+        with closing(make_env(len(own), first_seed)) as env:
+            set_random_seed(first_seed)  # for models whose actions are not sampled row by row
+            act = _acting(model, deterministic, range(first_seed, first_seed + len(own)), by_rows=True)
+            yield from _episodes(act, env, own, part.start)
+
     # In whole pairs of rows, which may fight each other; the last one may be half a pair.
-    slices = [slice(2 * pair.start, 2 * pair.stop) for pair in shares(-(-num_envs // 2), processes)]
-    parts = [(load_model, make_env, each.start, rows[each], seed, deterministic) for each in slices]
+    parts = [slice(2 * pair.start, 2 * pair.stop) for pair in shares(-(-num_envs // 2), processes)]
     with ExitStack() as stack:
         if len(parts) > 1:
-            episodes = stack.enter_context(closing(WorkerPool(len(parts), "commands"))).stream(_part, parts)
+            pool = stack.enter_context(closing(WorkerPool(len(parts), "commands")))
+            episodes: Iterator[_Episode] = pool.stream(play, [(part,) for part in parts])
         else:
-            episodes = _part(*parts[0])
+            episodes = play(parts[0])
         return _score(episodes, num_episodes, num_envs, advance)
-
-
-def _part(
-    load_model: Callable[[], BaseAlgorithm],
-    make_env: Callable[[int, int], VecEnv],
-    first_row: int,
-    rows: Sequence[int],
-    seed: int,
-    deterministic: bool,
-) -> Iterator[_Episode]:
-    """Plays in some of the rows; yields their episodes."""
-    model = load_model()
-    with closing(make_env(len(rows), seed + first_row)) as env:
-        set_random_seed(seed + first_row)  # for models whose actions are not sampled row by row
-        seeds = [seed + first_row + row for row in range(len(rows))]
-        act = None if deterministic and isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
-        act = act or partial(_predict, model, deterministic)
-        yield from _episodes(act, env, rows, first_row)
 
 
 def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
@@ -183,14 +167,14 @@ def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
 
 def _episodes(act: _Act, env: VecEnv, rows: Sequence[int], first_row: int = 0) -> Iterator[_Episode]:
     """Plays until each row has had its number of decided episodes; yields all up to then."""
-    remaining, played = list(rows), [0] * len(rows)
-    episodes = finished_episodes(act, env, env.reset())
-    while any(remaining):
-        row, info = next(episodes)
+    remaining, played = list(rows), Counter[int]()
+    for row, info in finished_episodes(act, env, env.reset()):
         if remaining[row]:
             remaining[row] -= info["outcome"] in SCORE_FIELDS
             played[row] += 1
             yield first_row + row, played[row], {name: info[name] for name in _COUNTED if name in info}
+        if not any(remaining):
+            return
 
 
 def _score(episodes: Iterator[_Episode], num_episodes: int, num_envs: int, advance: Callable[[int], object]) -> Score:
@@ -227,22 +211,20 @@ def _predict(
     return actions
 
 
-def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act:
-    """Returns a function that acts: models of MaskablePPO by SB3's ``predict``, others by rows."""
-    act = None if isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
-    return act or partial(_predict, model, deterministic)
-
-
-def _by_rows(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act | None:
+def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_rows: bool) -> _Act:
     """Returns a function that acts in each row with a state, and random numbers, of its own.
 
-    Returns ``None`` for models of MaskablePPO that do not see frames of features.
+    Models of MaskablePPO act by SB3's ``predict`` instead, except that with ``by_rows`` those that see frames of
+    features sample by rows.
     """
+    by_sb3 = partial(_predict, model, deterministic) if isinstance(model, MaskablePPO) else None
+    if by_sb3 is not None and (deterministic or not by_rows):
+        return by_sb3
     try:
         opponent = model_opponent(model)
     except ValueError:
-        if isinstance(model, MaskablePPO):
-            return None
+        if by_sb3 is not None:
+            return by_sb3
         raise
     state: NDArray[Any] | None = opponent.initial_state([seed + FIRST_SEAT for seed in seeds])
 
@@ -296,7 +278,6 @@ class EvaluationFights:
         The result depends on ``seed`` and the model only; the states of the global random generators are restored.
         ``show`` is called with the number of finished episodes, after each.
         """
-        POSITIVE.read("the number of fights", len(choices))
         if self._env is None:
             from sb3_pvp.envs import PvpVecEnv
 
@@ -367,7 +348,7 @@ def _play_choices(
         observations = env.reset()
         for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
             set_next_opponent(row)
-        act = _acting(model, deterministic, [seed + row for row in range(env.num_envs)])
+        act = _acting(model, deterministic, range(seed, seed + env.num_envs), by_rows=False)
         episodes = finished_episodes(act, env, observations)
         while left:
             row, info = next(episodes)

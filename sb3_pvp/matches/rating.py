@@ -48,6 +48,7 @@ def play_matches(
     parallel_fights: int = PARALLEL,
     jobs: int | None = None,
     advance: Callable[[int], object] = lambda fights: None,
+    pool: WorkerPool | None = None,
 ) -> list[MatchRecord]:
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
@@ -62,44 +63,33 @@ def play_matches(
         jobs: processes, between which the fights are divided, which changes no result; ``None``: one for each core if
             the fights take longer than the start of processes, see `num_processes`.
         advance: called with 1 after each fight.
+        pool: processes that run already, instead of ``jobs`` new ones.
 
     Raises:
         ValueError: for unknown players and impossible pairs, before the first fight.
     """
     POSITIVE.check(parallel_fights=parallel_fights)
-    processes = num_processes(jobs, sum(schedule.values()), settings.world)
-    with ExitStack() as stack:
-        pool = stack.enter_context(closing(WorkerPool(processes, "commands"))) if processes > 1 else None
-        return _play(league, schedule, seed, settings, parallel_fights, pool, advance)
-
-
-def _play(
-    league: League,
-    schedule: Mapping[Pair, int],
-    seed: int,
-    settings: FightSettings,
-    parallel_fights: int,
-    pool: WorkerPool | None,
-    advance: Callable[[int], object] = lambda fights: None,
-) -> list[MatchRecord]:
-    """Does the same as `play_matches` in the processes of a pool, or in this process."""
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
-    series, numbers = uuid.uuid4().hex, range(len(planned))
-    # Fights of a pair stay together: a process then has fewer models to run, in larger batches.
-    parts = [
-        ({number: planned[number] for number in numbers[part]}, choices, series, seed, settings, parallel_fights)
-        for part in shares(len(planned), pool.size if pool else 1)
-    ]
-    records: dict[int, MatchRecord] = {}
-    try:
-        for number, record in pool.stream(_play_fights, parts) if pool else _play_fights(*parts[0]):
-            advance(number not in records)  # fights of a worker that has died come again
-            records[number] = record
-    finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
-        in_order = [records[number] for number in sorted(records)]
-        with uninterrupted():
-            league.log.append(in_order)
+    series, records = uuid.uuid4().hex, dict[int, MatchRecord]()
+
+    def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:
+        fights = dict(enumerate(planned[part], part.start))
+        return _play_fights(fights, choices, series, seed, settings, parallel_fights)
+
+    with ExitStack() as stack:
+        if pool is None and (processes := num_processes(jobs, len(planned), settings.world)) > 1:
+            pool = stack.enter_context(closing(WorkerPool(processes, "commands")))
+        # Fights of a pair stay together: a process then has fewer models to run, in larger batches.
+        parts = shares(len(planned), pool.size if pool else 1)
+        try:
+            for number, record in pool.stream(play, [(part,) for part in parts]) if pool else play(parts[0]):
+                advance(number not in records)  # fights of a worker that has died come again
+                records[number] = record
+        finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
+            in_order = [records[number] for number in sorted(records)]
+            with uninterrupted():
+                league.log.append(in_order)
     return in_order
 
 
@@ -152,15 +142,13 @@ def rate(
             widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
             uncertain = [player for player in players if widths[player] > half_width]
             totals = ((player, payoff.total(player)) for player in uncertain)
-            out_of_reach = tuple(
-                player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED
-            )
+            out_of_reach = tuple(each for each, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
             # Nobody knows how many fights it takes: so at worst, starting processes takes as long as the fights before.
             worth_it = max_fights if num_fights >= FIGHTS_PER_PROCESS else 0
             processes = num_processes(jobs, worth_it, settings.world)
             yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights, processes)
             measurable = [player for player in players if player not in out_of_reach]
-            left = max(min(fights_per_round, max_fights - num_fights), 0)
+            left = min(fights_per_round, max_fights - num_fights)
             num_pairs = -(-left // FIGHTS_PER_PAIR)  # rounded up
             chosen = informative_pairs(fit, measurable, half_width, num_pairs, FIGHTS_PER_PAIR, fruitless)
             pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_PER_PAIR)][:left])
@@ -168,7 +156,7 @@ def rate(
                 return
             if pool is None and processes > 1:
                 pool = stack.enter_context(closing(WorkerPool(processes, "commands")))
-            records = _play(league, pairs, seed + num_fights, settings, PARALLEL, pool)
+            records = play_matches(league, pairs, seed + num_fights, settings, jobs=1, pool=pool)
             counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
             fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
             payoff.update(records)
@@ -195,7 +183,7 @@ def _play_fights(
     settings: FightSettings,
     parallel_fights: int,
 ) -> Iterator[tuple[int, MatchRecord]]:
-    """Plays the planned fights; yields number and record of each as it ends.
+    """Plays the planned fights; yields number and record of each as it ends. ``series`` begins their keys.
 
     Row r of the world plays the fights r, r + count, r + 2 count, ...: if free rows took the next fight of a common
     queue, short fights would be overrepresented among those that are over after an interruption.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
@@ -31,8 +30,8 @@ def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
 
-class _OnlineRatings(ABC, Generic[Rating]):
-    """Ratings that are updated fight by fight."""
+class _OnlineRatings(Generic[Rating]):
+    """Ratings that are updated fight by fight, by ``apply``, where new players start with ``_initial_rating``."""
 
     batch_size = 1  #: Number of matches that are applied at the same time.
     ratings: dict[Player, Rating]  #: Ratings of all players with games.
@@ -52,13 +51,12 @@ class _OnlineRatings(ABC, Generic[Rating]):
         for start in range(0, len(matches), self.batch_size):
             self.apply(matches[start : start + self.batch_size])
 
-    @abstractmethod
     def _initial_rating(self, predecessor: Rating | None) -> Rating:
-        """Returns the rating of a new player, given that of its `predecessor` if there is one."""
+        raise NotImplementedError
 
-    @abstractmethod
     def apply(self, batch: Sequence[MatchRecord]) -> None:
         """Updates the ratings of known players by all matches of a batch at the same time."""
+        raise NotImplementedError
 
 
 class Elo(_OnlineRatings[float]):
@@ -77,7 +75,6 @@ class Elo(_OnlineRatings[float]):
         self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _initial_rating(self, predecessor: float | None) -> float:
-        """Returns the predecessor's rating, else ``initial``."""
         return self.initial if predecessor is None else predecessor
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
@@ -114,7 +111,6 @@ class OpenSkill(_OnlineRatings[Skill]):
         self.ratings, self._model = {}, PlackettLuce()
 
     def _initial_rating(self, predecessor: Skill | None) -> Skill:
-        """Returns the predecessor's mean, else the default, with the default uncertainty."""
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
