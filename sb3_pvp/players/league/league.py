@@ -194,13 +194,11 @@ class League:
 
     def recompute(self) -> str:
         """Computes all ratings from the log alone and saves them; returns a key of `VERDICTS`."""
-        (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
-        now.update(self.log)
+        (before, verdict), self._ratings = self._stored_ratings(), Ratings(self.anchors)
+        self.save_ratings()
         if before is not None:
             before.update(self.log)
-            verdict = IDENTICAL if before.get_state() == now.get_state() else DIFFERENT
-        self._ratings = now
-        self.save_ratings()
+            verdict = IDENTICAL if before.get_state() == self._ratings.get_state() else DIFFERENT
         return verdict
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:

@@ -9,34 +9,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, errors, get_token
 from huggingface_hub.utils.tqdm import disable_progress_bars
-from pydantic import BaseModel, Field
 
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
 from sb3_pvp.policies.files.model_files import load, steps_of
-from sb3_pvp.policies.files.shipped import SUFFIX, find_model
+from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
 
 _CARD = Path(__file__).with_name("hub_card.md")
 _OTHER_ZIPS = ("train_eval_metrics.zip",)  #: Zips that rl-zoo3's own push puts next to a model.
 
 
-class Result(BaseModel):
+class Result(CardScore, extra="ignore"):
     """What the card shows of the output of ``sb3-pvp evaluate --json``."""
 
     opponent: str
     game: str
     deterministic: bool
-    episodes: Annotated[int, Field(ge=1)]
-    win_rate: Annotated[float, Field(ge=0, le=1)]
-    ci95: tuple[float, float]
-    mean_ticks: float
 
     @property
     def opponent_name(self) -> str:
