@@ -21,6 +21,8 @@ MODULES = {
     "sb3_pvp.callbacks.observations": "sb3_pvp.callbacks.observations_callback",
     "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
     "sb3_pvp.callbacks.plots": "sb3_pvp.matches.curves",
+    "sb3_pvp.cli.hub": "sb3_pvp.cli.exchange",
+    "sb3_pvp.cli.import_upstream": "sb3_pvp.cli.exchange",
     "sb3_pvp.common.checks": "sb3_pvp.common.value_checks",
     "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",
     "sb3_pvp.contract": "sb3_pvp.game.contract",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +32,6 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 
 def evaluate(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The model's file, or the name of a fighter that ships.")],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
@@ -80,19 +78,17 @@ def evaluate(
     groups = dict(sorted(score.groups.items()))
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
-    settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
     width = max(map(len, groups), default=0)
     bars = [
         f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
         for name, group in groups.items()
         if len(groups) > 1
     ]
-    text = [f"{model} against {opponent}: {score}", f"fights of {settings}", *bars, other_mode]
-    print_result(figures, "\n".join(text), as_json)
+    text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *bars]
+    print_result(figures, "\n".join([*text, _other_mode(stochastic, "--stochastic")]), as_json)
 
 
 def record(
-    context: typer.Context,
     model: Annotated[str, typer.Argument(help="The model's file, or the name of a fighter or script.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
@@ -139,11 +135,10 @@ def record(
         "file": str(output),
     }
     fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
-    settings, other_mode = _describe(fights, note, not deterministic, "--deterministic", context)
     lines = (
         f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
-        f"a fight of {settings}",
-        other_mode,
+        f"a fight of {_describe(fights, note, not deterministic)}",
+        _other_mode(deterministic, "--deterministic"),
         f"to watch it: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
     )
     print_result(figures, "\n".join(lines), as_json)
@@ -167,13 +162,13 @@ def replay(
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
 
 
-def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
-    """Returns the settings of the fights, and the command line that chooses actions the other way, with ``flag``."""
-    words = [word for word in context.obj["arguments"] if word != flag] + [flag] * (
-        flag not in context.obj["arguments"]
-    )  # see `run_app`
+def _describe(fights: dict[str, Any], note: str, sampled: bool) -> str:
+    """Returns the settings of the fights in words."""
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    settings = f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
-    return settings, f"{_MODES[not sampled]}: {shlex.join(['sb3-pvp', *words])}"
+    return f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
+
+
+def _other_mode(given: bool, flag: str) -> str:
+    return f"{'without' if given else 'with'} {flag} it may be far stronger, or weaker"

@@ -20,7 +20,6 @@ from sb3_pvp.matches.processes import num_processes
 from sb3_pvp.players.league import League
 from sb3_pvp.players.league.league import league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, kind_of, opponent_name, playing_like
-from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.model_opponent import load_opponent
 from sb3_pvp.policies.files.shipped import find_model
@@ -65,13 +64,15 @@ def score_model(
     if "reset_params" not in env_kwargs:
         env_kwargs["reset_params"], note = trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
-        env_kwargs["frame_ages"] = _frame_ages(model, played)
+        env_kwargs["frame_ages"] = getattr(model, "frame_ages", None) or (0,)
     settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
     spaces = model.observation_space, model.action_space
 
     def make_env(num_envs: int, seed: int) -> VecEnv:
         env = PvpVecEnv(num_envs, seed=seed, game=played, **env_kwargs)
-        with refusals(about=f"{path} cannot play these fights of {played.name}"):
+        # Plain MaskablePPO does not record the ages of its frames.
+        hint = "" if hasattr(model, "frame_ages") else "; if it sees several frames, pass their ages with --frame-ages"
+        with refusals(about=f"{path} cannot play these fights of {played.name}{hint}"):
             check_for_correct_spaces(env, *spaces)
         return env
 
@@ -92,17 +93,6 @@ def _played_game(model: Any, path: Path, game: str | None) -> Game:
         if (trained := game_of(model)).contract != played.contract:
             raise Refusal(f"{path} was trained in {trained.name}, not in {played.name}: leave --game out")
     return played
-
-
-def _frame_ages(model: Any, played: Game) -> Any:
-    """Returns the ages of the frames that a model sees; `ValueError` if it sees several and does not record them."""
-    if (recorded := getattr(model, "frame_ages", None)) is not None:
-        return recorded
-    # Plain MaskablePPO does not record them: its space only has their number.
-    number, shape = frames_of(model.observation_space)
-    if number > 1 and shape == played.contract.observation_shape:
-        raise ValueError(f"the model sees {number} frames: pass their ages with --frame-ages, such as 0,2")
-    return (0,)
 
 
 def _read_safely(opponent: str, game: Game) -> Any:

@@ -105,7 +105,7 @@ def test_fights_are_those_of_the_training(trained_on_a_mix: Path, capsys: pytest
     assert first.startswith(f"{path} against baseline: win rate ")
     assert start == f"fights of NhEnv with {json.dumps(MIX)}, with the most likely actions"
     assert med.split()[0] == "MED" and zerker.split()[0] == "ZERKER" and "% of " in med
-    assert other == f"with sampled actions: sb3-pvp evaluate {path} --episodes 12 --stochastic"
+    assert other == "with --stochastic it may be far stronger, or weaker"
 
 
 def test_a_model_without_a_record_fights_as_its_league(
@@ -130,7 +130,7 @@ def test_policies_of_sb3_contrib_are_evaluated(tmp_path: Path, capsys: pytest.Ca
         main(["evaluate", str(path), "--episodes", "2", "--stochastic"])
     output = capsys.readouterr().out
     assert "does not record how its training fights started" in output
-    assert f"most likely actions: sb3-pvp evaluate {path} --episodes 2\n" in output
+    assert "\nwithout --stochastic it may be far stronger" in output
 
 
 def test_fights_on_a_server(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +174,7 @@ def test_stacked_frames_are_given_by_age(stacking_model: Path, capsys: pytest.Ca
         )
     ]
     assert [result["mean_ticks"] for result in results] == [5.0] * 4
-    assert "pass their ages with --frame-ages, such as 0,2" in refusal(stacking_model, capsys=capsys)
+    assert "pass their ages with --frame-ages" in refusal(stacking_model, capsys=capsys)
     assert "do not match" in refusal(stacking_model, "--frame-ages", "0,1,2", capsys=capsys)
     assert "got 'new'" in refusal(stacking_model, "--frame-ages", "new", capsys=capsys)
     assert "distinct" in refusal(stacking_model, "--frame-ages", "0,0", capsys=capsys)

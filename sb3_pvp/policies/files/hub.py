@@ -123,9 +123,10 @@ def make_card(
         model_name=Path(file).stem if metrics else None,
         eval_results=metrics or None,
     )
-    facts = {"title": Path(file).stem, "game": game, "about": about, "start": json.dumps(about.reset_params)}
-    place = {"repo_id": repo_id, "revision": revision, "file": file}
-    return ModelCard.from_template(data, str(_CARD), **place, **facts, results=results)
+    place: Any = {"repo_id": repo_id, "revision": revision, "file": file, "title": Path(file).stem}
+    facts: Any = {"game": game, "about": about, "start": json.dumps(about.reset_params), "results": results}
+    card: ModelCard = ModelCard.from_template(data, str(_CARD), **place, **facts)
+    return card
 
 
 def _api() -> HfApi:
