@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +24,7 @@ from sb3_pvp.cli.usage import (
 )
 from sb3_pvp.common.errors import refusals
 from sb3_pvp.common.names import require_known
-from sb3_pvp.game import HOME_GAME, find_game, game_reference
+from sb3_pvp.game import game_reference
 from sb3_pvp.players.league import League, Payoff, Player, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, as_table
 from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
@@ -92,10 +92,10 @@ def play(
     those of the league's training.
     """
     opened = League.existing(folder)
-    settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches.processes import num_processes
-    from sb3_pvp.matches.rating import play_matches
+    from sb3_pvp.matches.rating import match_settings, play_matches
 
+    settings = match_settings(opened, world, game, _params(reset_params))
     pair = Player.parse(a), Player.parse(b)
     say_processes(num_processes(jobs, fights, world))
     with progress(f"{fights} fights", fights) as advance:
@@ -129,9 +129,9 @@ def rate(
     default to those of the league's training.
     """
     opened = League.existing(folder)
-    settings = _settings(opened, world, game, reset_params)
     from sb3_pvp.matches import rating
 
+    settings = rating.match_settings(opened, world, game, _params(reset_params))
     with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
         pairs = (text.partition("=") for text in anchor or [])
         given = check_anchors({name: float(fixed) for name, _, fixed in pairs})
@@ -162,25 +162,9 @@ def rate(
         raise typer.Exit(1)
 
 
-def _settings(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
-    """Returns the settings of the options, by default those of the league's training (`ValueError` for wrong ones).
-
-    If the league does not record these, the game is that of its newest model.
-    """
+def _params(text: str | None) -> dict[str, Any] | None:
     use_one_thread()  # here, because all commands that fight call this first
-    given = json_object(reset_params, "--reset-params")
-    from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.policies.files.model_files import game_of, load, named_game
-
-    kept, models = opened.fights, opened.players()
-    if name is None and kept:
-        game = named_game(kept["game"])
-    elif name is None and models:
-        game = game_of(load(opened.path(models[-1])))
-    else:
-        game = find_game(name or HOME_GAME)
-    is_as_kept = kept and reset_params is None and kept["game"] in (game.name, game_reference(game))
-    return FightSettings(game=game, world=world, reset_params=kept["reset_params"] if is_as_kept else given)
+    return None if text is None else json_object(text, "--reset-params")
 
 
 def _print_fights(opened: League, settings: FightSettings) -> None:

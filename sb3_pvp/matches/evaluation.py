@@ -142,7 +142,7 @@ def evaluate_by_rows(
     """
     rows = _shares_of_rows(num_episodes, num_envs)
 
-    def play(part: slice) -> Iterator[_Episode]:
+    def play(part: slice) -> Iterator[_Episode]:  # in a worker, to which it is pickled by value
         model, own, first_seed = load_model(), rows[part], seed + part.start
         with closing(make_env(len(own), first_seed)) as env:
             set_random_seed(first_seed)  # for models whose actions are not sampled row by row
@@ -249,13 +249,9 @@ class FinishedEpisode(NamedTuple):
 class EvaluationFights:
     """Lets a model fight given opponents in a separate environment, which is made on first use.
 
-    Args:
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or the arguments in which a new `PvpVecEnv` differs
-            from the training environment, ``None`` for no difference.
-        num_envs: the most rows that the new environment may have.
-
-    Raises:
-        ValueError: for another ``env``, or when fights start if the training environment is not from this package.
+    ``env`` is a ``VecEnv`` whose environments have ``set_opponent``; or the arguments in which a new `PvpVecEnv`, of up
+    to ``num_envs`` rows, differs from the training environment, ``None`` for no difference. Raises `ValueError` for
+    another ``env``, or when fights start if the training environment is not from this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:

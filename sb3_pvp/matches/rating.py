@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,12 @@ from sb3_pvp.common.names import require_known
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, Grouped, Leavable, Outcome, World, find_game, game_reference
 from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
 from sb3_pvp.players.pool import OpponentPool
+from sb3_pvp.policies.files.model_files import game_of, load, named_game
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL = 128  #: Fights that are played at the same time.
@@ -28,6 +30,26 @@ ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
+
+
+def match_settings(
+    league: League, world: str, game: str | None = None, reset_params: Mapping[str, Any] | None = None
+) -> FightSettings:
+    """Returns settings for matches of a league, by default those of its training (`ValueError` for wrong ones).
+
+    If the league does not record these, the game is that of its newest model.
+    """
+    kept, models = league.fights, league.players()
+    if game is None and kept:
+        played = named_game(kept["game"])
+    elif game is None and models:
+        played = game_of(load(league.path(models[-1])))
+    else:
+        played = find_game(game or HOME_GAME)
+    # Reset parameters of another game mean nothing here.
+    if kept and reset_params is None and kept["game"] in (played.name, game_reference(played)):
+        reset_params = kept["reset_params"]
+    return FightSettings(game=played, world=world, reset_params=reset_params)
 
 
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
@@ -53,27 +75,24 @@ def play_matches(
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
     Both sides sample their actions. A player has each seat in half of a pair's fights, but the world's own bot can
-    only have the second seat. If an error interrupts this, the fights that were over are in the log.
+    only have the second seat. If an error interrupts this, the fights that were over are in the log. Raises
+    `ValueError` for unknown players and impossible pairs, before the first fight.
 
     Args:
         schedule: the number of fights of each pair.
         seed: the n-th fight has the seed ``seed + n``.
         settings: those of the fights; those of a learner, such as ``rewards``, are ignored.
         parallel_fights: at the same time, in each process.
-        jobs: processes, between which the fights are divided, which changes no result; ``None``: one for each core if
-            the fights take longer than the start of processes, see `num_processes`.
+        jobs: processes that divide the fights, which changes no result; for ``None`` see `num_processes`.
         advance: called with 1 after each fight.
         pool: processes that run already, instead of ``jobs`` new ones.
-
-    Raises:
-        ValueError: for unknown players and impossible pairs, before the first fight.
     """
     POSITIVE.check(parallel_fights=parallel_fights)
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
     series, records = uuid.uuid4().hex, dict[int, MatchRecord]()
 
-    def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:
+    def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:  # in a worker, to which it is pickled by value
         fights = dict(enumerate(planned[part], part.start))
         return _play_fights(fights, choices, series, seed, settings, parallel_fights)
 
@@ -116,17 +135,14 @@ def rate(
     """Plays the most informative pairs until the ratings are certain; yields its progress before each round.
 
     Candidates that have won, or lost, `ONE_SIDED` fights without exception are out of reach and do not keep this from
-    ending. Pairs whose fights do not count, such as two players that never attack first, are not chosen again.
+    ending. Pairs whose fights do not count, such as two players that never attack first, are not chosen again. Raises
+    `ValueError` for unknown players, or less than two, before the first fight.
 
     Args:
         league: the matches are appended to its log; its anchors have fixed ratings.
         half_width: Elo points; done when each 95 % interval is at most this wide on either side.
-        settings: see `play_matches`.
+        settings, jobs: see `play_matches`; without ``jobs``, processes start when `FIGHTS_PER_PROCESS` fights are over.
         fights_per_round: the ratings are fitted again after this many fights.
-        jobs: see `play_matches`; with ``None`` processes are started as soon as so many fights have been played.
-
-    Raises:
-        ValueError: for unknown players, or less than two, before the first fight.
     """
     ABOVE_0.check(half_width=half_width)
     POSITIVE.check(fights_per_round=fights_per_round, max_fights=max_fights)
@@ -200,11 +216,8 @@ def _play_fights(
             numbers[ended] += count
             ticks[ended] = 0
             if ended.size:
-                seated = {
-                    row: [choices[player] for player in planned[numbers[row]]]
-                    for row in ended.tolist()
-                    if numbers[row] < end
-                }
+                begun = ended[numbers[ended] < end].tolist()
+                seated = {row: [choices[player] for player in planned[numbers[row]]] for row in begun}
                 _start_fights(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
             playing = np.flatnonzero(numbers < end)
             if not playing.size:

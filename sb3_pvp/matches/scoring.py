@@ -47,17 +47,14 @@ def score_model(
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
     ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
 
-    Returns:
-        The score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is ``None`` if
-        the opponent is no model; and a note about the start, see `trained_start`.
+    Returns the score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is
+    ``None`` if the opponent is no model; and a note about the start, see `trained_start`.
     """
     model = load(path := find_model(path), safe=safe)
     played = _played_game(model, path, game)
-    opponent = env_kwargs.pop("opponent", WORLD_BOT)
-    choice = playing_like(
-        _read_safely(opponent, played) if safe else opponent, deterministic, opponent_deterministic, played
-    )
-    env_kwargs["opponent"] = choice
+    opponent = env_kwargs.get("opponent", WORLD_BOT)
+    opponent = _read_safely(opponent, played) if safe else opponent
+    env_kwargs["opponent"] = choice = playing_like(opponent, deterministic, opponent_deterministic, played)
     if build is not None:
         env_kwargs["reset_params"] = with_build(build, played, env_kwargs.get("reset_params"))
     note = ""

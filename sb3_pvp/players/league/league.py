@@ -93,8 +93,7 @@ class League:
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
-                    f"the league {self.folder} was started with the match maker {kind!r}: continue with that one, "
-                    f"or start a league with {match_maker.kind!r} in another folder"
+                    f"the league {self.folder} has the match maker {kind!r}: {match_maker.kind!r} needs another"
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
