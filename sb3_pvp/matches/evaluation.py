@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from io import BytesIO
-from itertools import islice
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.names import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.matches.processes import FIRST_SEAT, shares
@@ -106,21 +106,15 @@ def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, fl
     return max(center - half, 0.0), min(center + half, 1.0)
 
 
-def evaluate_model(
-    model: BaseAlgorithm,
-    env: VecEnv,
-    num_episodes: int,
-    deterministic: bool = True,
-    advance: Callable[[int], object] = lambda decided: None,
-) -> Score:
+def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:
     """Evaluates a model for ``num_episodes`` in ``env``; an episode that breaks off is played again.
 
-    ``advance`` is called after each episode, with 1 if it was decided, otherwise with 0. Raises `WorldError` if more
-    episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
+    Raises `WorldError` if more episodes break off than there are environments, and than a tenth; `ValueError` for less
+    than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
     act = _acting(model, deterministic, range(env.num_envs), by_rows=False)
-    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs, advance)
+    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs)
 
 
 def evaluate_by_rows(
@@ -138,7 +132,7 @@ def evaluate_by_rows(
     The result does not depend on the number of processes: the fights of row i follow from ``seed + i``, and so do the
     sampled actions of models that see frames of features. Those of others are sampled differently. Each process calls
     ``load_model()`` and ``make_env(num_envs, seed)``, with the seed of its first row; ``num_envs`` is the number of
-    rows in all processes together.
+    rows in all processes together. ``advance`` is called after each episode, with 1 if it was decided, otherwise 0.
     """
     rows = _shares_of_rows(num_episodes, num_envs)
 
@@ -177,7 +171,12 @@ def _episodes(act: _Act, env: VecEnv, rows: Sequence[int], first_row: int = 0) -
             return
 
 
-def _score(episodes: Iterator[_Episode], num_episodes: int, num_envs: int, advance: Callable[[int], object]) -> Score:
+def _score(
+    episodes: Iterator[_Episode],
+    num_episodes: int,
+    num_envs: int,
+    advance: Callable[[int], object] = lambda decided: None,
+) -> Score:
     """Counts episodes; for the arguments and the error see `evaluate_model`."""
     # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
     max_broken = max(num_envs, num_episodes // 10)
@@ -275,8 +274,6 @@ class EvaluationFights:
         ``show`` is called with the number of finished episodes, after each.
         """
         if self._env is None:
-            from sb3_pvp.envs import PvpVecEnv
-
             arguments = self.arguments(model.get_env()) or {}
             self._env = PvpVecEnv(min(self.num_envs, len(choices)), **arguments)
         finished: list[FinishedEpisode] = []
@@ -314,8 +311,6 @@ def play_elsewhere(
     ``weights`` are the content of a model file, ``arguments`` those of the `PvpVecEnv`. Yields the number of the
     choice and the ``info`` of each fight as it ends.
     """
-    from sb3_pvp.envs import PvpVecEnv
-
     model = load(BytesIO(weights))
     with closing(PvpVecEnv(min(num_envs, len(choices)), **arguments)) as env:
         for number, info in _play_choices(model, env, choices, deterministic, seed):
@@ -326,29 +321,28 @@ def _play_choices(
     model: BaseAlgorithm, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Plays one episode against each choice; yields its number and last ``info`` as it ends."""
-    # Each row has a fixed share of the choices, as in `evaluate_model`.
-    queues = [iter(range(row, len(choices), env.num_envs)) for row in range(env.num_envs)]
-    opponents: list[list[int]] = [[] for _ in queues]  # of each row's current and next episode
-    left = len(choices)
 
-    def set_next_opponent(row: int) -> None:
-        for number in islice(queues[row], 1):
-            env.env_method("set_opponent", choices[number], indices=[row])
-            opponents[row].append(number)
+    # Each row has a fixed share of the choices, as in `evaluate_model`: every ``env.num_envs``-th one.
+    def set_opponent(row: int, episode: int) -> None:
+        for choice in choices[row :: env.num_envs][episode : episode + 1]:
+            env.env_method("set_opponent", choice, indices=[row])
 
+    ended, left = [0] * env.num_envs, len(choices)
     with preserved_random_state():
         for row in range(env.num_envs):
-            set_next_opponent(row)
+            set_opponent(row, 0)
         set_random_seed(seed)  # for sampled actions
         env.seed(seed)
         observations = env.reset()
         for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
-            set_next_opponent(row)
+            set_opponent(row, 1)
         act = _acting(model, deterministic, range(seed, seed + env.num_envs), by_rows=False)
         episodes = finished_episodes(act, env, observations)
         while left:
             row, info = next(episodes)
-            if opponents[row]:
+            number = row + ended[row] * env.num_envs
+            ended[row] += 1
+            if number < len(choices):
                 left -= 1
-                yield opponents[row].pop(0), info
-            set_next_opponent(row)
+                yield number, info
+            set_opponent(row, ended[row] + 1)
