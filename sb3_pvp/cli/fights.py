@@ -23,7 +23,6 @@ from sb3_pvp.cli.usage import (
     watched,
 )
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.game import find_game
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -108,16 +107,10 @@ def record(
     """
     use_one_thread()
     from sb3_pvp.matches.replay import record_fight, save_fight
-    from sb3_pvp.matches.scoring import trained_start
-    from sb3_pvp.players.opponents import is_path
-    from sb3_pvp.policies.files.model_files import game_of, load
-    from sb3_pvp.policies.files.shipped import find_model
+    from sb3_pvp.matches.scoring import start_of
 
-    params, note = json_object(reset_params, "--reset-params"), ""
-    named = None if game is None else find_game(game)
-    if reset_params is None and is_path(model, named):
-        fighter = load(path := find_model(model))
-        params, note = trained_start(fighter, path, named or game_of(fighter))
+    given = json_object(reset_params, "--reset-params")
+    params, note = start_of(model, game) if reset_params is None else (given, "")
     with progress("fighting"):
         fight = record_fight(
             model, opponent, seed=seed, deterministic=deterministic, world=world, game=game, reset_params=params

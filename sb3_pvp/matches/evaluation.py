@@ -225,6 +225,7 @@ def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_
         if by_sb3 is not None:
             return by_sb3
         raise
+    # Other streams than those of an opponent with the same seed: else a model against itself would act as its mirror.
     state: NDArray[Any] | None = opponent.initial_state([seed + FIRST_SEAT for seed in seeds])
 
     def act(observations: Any, masks: NDArray[np.bool_], starts: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -232,7 +233,7 @@ def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_
         seen = observations[OBSERVATION] if isinstance(observations, dict) else observations
         assert state is not None
         actions, following = opponent.predict(seen, state, starts, deterministic, np.asarray(masks, bool))
-        state = state if following is None else following
+        state = state if following is None else following  # ``None``: of what has no memory
         return actions
 
     return act

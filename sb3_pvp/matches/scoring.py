@@ -17,10 +17,10 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Game, find_game, game_reference
 from sb3_pvp.matches.evaluation import Score, evaluate_by_rows
 from sb3_pvp.matches.processes import num_processes
-from sb3_pvp.players.league import League
-from sb3_pvp.players.league.league import league_of
-from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, kind_of, opponent_name, playing_like
-from sb3_pvp.policies.files.model_files import game_of, load
+from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
+from sb3_pvp.players.league.league import PLAYERS, league_of
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
+from sb3_pvp.policies.files.model_files import game_of, load, steps_of
 from sb3_pvp.policies.files.model_opponent import load_opponent
 from sb3_pvp.policies.files.shipped import find_model
 
@@ -74,6 +74,7 @@ def score_model(
         return env
 
     processes = num_processes(jobs, episodes, settings.world)
+    # Workers read the file themselves: a model is far more to pickle, and not every algorithm's can be.
     load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
     rows = min(_PARALLEL_FIGHTS, episodes)
     with watch(processes) as advance:
@@ -117,6 +118,22 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
     if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
         return dict(fights["reset_params"]), ""
     return {}, " (the model does not record how its training fights started)"
+
+
+def start_of(player: str, game: str | None) -> tuple[dict[str, Any], str]:
+    """Returns the same for the model of a file, by default with the game of its training; of a script ``{}``."""
+    named = None if game is None else find_game(game)
+    if not is_path(player, named):
+        return {}, ""
+    model = load(path := find_model(player))
+    return trained_start(model, path, named or game_of(model))
+
+
+def store_exploitability(model: Path, lower_bound: float) -> None:
+    """Stores what a best response wins at least against a model, in the league of the model's run if it has one."""
+    if (folder := league_of(model)) is not None:
+        player = player_of_file(model) if model.parent.name == PLAYERS else Player(LEARNER, steps_of(model))
+        League.existing(folder).set_exploitability(player, lower_bound)
 
 
 def with_build(build: str, game: Game, params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class League:
         self.folder = Path(folder)
         stored = self._settings()
         self.anchors = stored.anchors if anchors is None else check_anchors(anchors)
+        # Refused before the folder is made: an error leaves nothing behind.
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
@@ -97,7 +98,7 @@ class League:
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
-        self.log = MatchLog(self.folder / MATCHES)
+        self.log = MatchLog(self.folder / MATCHES)  # makes the folder
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
         if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
@@ -109,6 +110,7 @@ class League:
         for found in (Path(folder), Path(folder) / LEAGUE):
             if (found / SETTINGS).is_file():
                 log = found / MATCHES
+                # A new log would look like a league that has never fought, and its kept ratings would be thrown away.
                 if not log.is_file() or log.stat().st_size == 0:
                     raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
                 return cls(found, anchors=anchors)

@@ -46,6 +46,8 @@ class _OnlineRatings(Generic[Rating]):
     def update(self, records: Iterable[MatchRecord]) -> None:
         """Rates the matches of one rollout (one `MatchLog.append`), after adding its new players."""
         matches = shuffled(records)
+        # All of them enter before the first match: else a snapshot that fights later would start with a predecessor's
+        # rating from the middle of the rollout.
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
         for start in range(0, len(matches), self.batch_size):

@@ -87,7 +87,7 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
         with _hub_errors():
             info = api.model_info(repo_id, revision=revision)
             name = _choose([each.rfilename for each in info.siblings or ()], repo_id, file)
-            path = output or Path(name)
+            path = output or Path(Path(name).name)  # on Windows a backslash leads elsewhere
             if path.suffix != Path(name).suffix:
                 raise Refusal(f"{repo_id} has {name}: the name after -o must end in {Path(name).suffix}")
             # Of the commit that was looked into: the branch may have moved on.
