@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from sb3_pvp.cli.usage import (
     watched,
 )
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.names import require_all_known
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -59,31 +61,29 @@ def evaluate(
     unless --build or --reset-params is given ('{}': the game's defaults).
     """
     use_one_thread()  # before anything computes with torch
+    from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.scoring import score_model
 
     arguments = json_object(env_kwargs, "--env-kwargs")
     for name in arguments.keys() & _OPTIONS.keys():
         raise Refusal(f"--env-kwargs cannot set {name!r}: use {_OPTIONS[name]}")
+    # Checked here, since `score_model` would take its own arguments, such as ``safe``, from there.
+    require_all_known("key of --env-kwargs", arguments, {field.name for field in fields(FightSettings)})
     if reset_params is not None:
         arguments["reset_params"] = json_object(reset_params, "--reset-params")
     if frame_ages is not None:
         with refusals(about=f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}"):
             ages = json.loads(f"[{frame_ages}]")
         # One number is a number of frames, but [2] is the age of a single frame.
-        arguments["frame_ages"] = ages if len(ages) > 1 else ages[0]
+        arguments["frame_ages"] = ages[0] if len(ages) == 1 else ages
     arguments |= {"opponent": opponent, "world": world}
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
-    width = max(map(len, groups), default=0)
-    bars = [
-        f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
-        for name, group in groups.items()
-        if len(groups) > 1
-    ]
-    text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *bars]
+    builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
+    text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
     print_result(figures, "\n".join([*text, _other_mode(stochastic, "--stochastic")]), as_json)
 
 

@@ -104,7 +104,7 @@ def test_fights_are_those_of_the_training(trained_on_a_mix: Path, capsys: pytest
     first, start, med, zerker, other = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{path} against baseline: win rate ")
     assert start == f"fights of NhEnv with {json.dumps(MIX)}, with the most likely actions"
-    assert med.split()[0] == "MED" and zerker.split()[0] == "ZERKER" and "% of " in med
+    assert med.startswith("  MED: win rate ") and zerker.startswith("  ZERKER: ") and "95 % interval" in med
     assert other == "with --stochastic it may be far stronger, or weaker"
 
 
@@ -203,6 +203,7 @@ def test_other_arguments_of_the_environment(
         ("3", "--env-kwargs must be a JSON object"),
         ('{"opponent": "noop"}', "use --opponent"),
         ('{"max_episode_tick": 3}', "did you mean 'max_episode_ticks'"),
+        ('{"safe": true}', "unknown key of --env-kwargs 'safe'"),
         ('{"max_episode_ticks": 0}', "max_episode_ticks must be"),
         ('{"reset_params": 3}', "reset_params must be a mapping"),
         ('{"noise": {}}', "noise must be"),
