@@ -22,6 +22,8 @@ MODULES = {
     "sb3_pvp.callbacks.observations": "sb3_pvp.callbacks.observations_callback",
     "sb3_pvp.callbacks.outcome_predictor": "sb3_pvp.callbacks.outcome_predictor_callback",
     "sb3_pvp.callbacks.plots": "sb3_pvp.matches.curves",
+    "sb3_pvp.cli.hub": "sb3_pvp.cli.exchange",
+    "sb3_pvp.cli.import_upstream": "sb3_pvp.cli.exchange",
     "sb3_pvp.common.checks": "sb3_pvp.common.value_checks",
     "sb3_pvp.common.damaged_files": "sb3_pvp.common.atomic_files",
     "sb3_pvp.common.open_files": "sb3_pvp.common.cores",

@@ -10,11 +10,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sb3_pvp.cli.exchange import export
+from sb3_pvp.cli.exchange import export, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
-from sb3_pvp.cli.hub import pull, push
-from sb3_pvp.cli.import_upstream import import_upstream
 from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models

@@ -40,25 +40,15 @@ def models(
         figures = {"name": name, **shipped_card(name).model_dump(), "file": str(file), "bytes": file.stat().st_size}
         print_result(figures, file.with_suffix(".md").read_text(encoding="utf-8").rstrip(), as_json)
         return
-    found = [_summary(each) for each in shipped_names()]
+    found = []
+    for each in shipped_names():
+        card, file = shipped_card(each), shipped_file(each)
+        assert file is not None
+        row = card.model_dump(include={"game", "default", "steps", "description"})
+        win_rate = card.fights["baseline"].win_rate if "baseline" in card.fights else None
+        row |= {"name": each, "win_rate": win_rate, "exploitability": card.lower_bound, "bytes": file.stat().st_size}
+        found.append(row)
     print_table("models", found, _COLUMNS, as_json, empty="no fighters ship with this installation")
-
-
-def _summary(name: str) -> dict[str, Any]:
-    """Returns what the list shows; ``win_rate`` is that against the bot."""
-    card, file = shipped_card(name), shipped_file(name)
-    assert file is not None
-    bot = card.fights.get("baseline")
-    return {
-        "name": name,
-        "game": card.game,
-        "default": card.default,
-        "steps": card.steps,
-        "win_rate": None if bot is None else bot.win_rate,
-        "exploitability": card.lower_bound,
-        "bytes": file.stat().st_size,
-        "description": card.description,
-    }
 
 
 def fight_the_shipped(model: Path, game: str, page: Path, seed: int) -> tuple[dict[str, Any], list[str]]:

@@ -21,6 +21,7 @@ Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.
 StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
 PresetName = Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")]
+_COLUMNS = {"trial": "{trial}", "state": "{state}", "value": "{value:.4f}", "took": "{took}"}
 
 
 @sweep.command("list")
