@@ -45,7 +45,8 @@ RENAMED = {
         "sb3_pvp.games.osrs.remote.server_connection.ServerConnection"
     ),
     "sb3_pvp.games.osrs.rendering.fighter.Fighter": "sb3_pvp.games.osrs.rendering.fighter.ShownFighter",
-    "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.games.SimGame",
+    "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.world.SimGame",
+    "sb3_pvp.games.osrs.sim.legal_actions.requirements": "sb3_pvp.games.osrs.sim.world.requirements",
     "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.acting_kernels.sample_heads",
     "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
