@@ -28,6 +28,7 @@ MODULES = {
     "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",
     "sb3_pvp.distributed.tasks": "sb3_pvp.zoo.sweeps.ray_tasks",
     "sb3_pvp.envs.metrics": "sb3_pvp.envs.measures",
+    "sb3_pvp.envs.observations": "sb3_pvp.players.seats",
     "sb3_pvp.envs.render": "sb3_pvp.games.osrs.rendering",
     "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
     "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
@@ -92,7 +93,6 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },
-    "sb3_pvp.opponents.seat_views": {"sb3_pvp.envs.observations": ("SeatObservations", "observation_space")},
     "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
 }
 #: Former names of callbacks in configurations and saved runs.

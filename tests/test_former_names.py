@@ -55,6 +55,8 @@ RENAMED = {
 
 #: Packages of the first edition only.
 FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp.rsps"}
+#: Modules of the third edition that have moved since.
+FIRST |= {"sb3_pvp.envs.observations"}
 
 
 def named(name: str) -> Any:

@@ -7,32 +7,24 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
 from sb3_pvp.common.names import require_known
 from sb3_pvp.common.random_words import uniform, words_from_seeds
-from sb3_pvp.game import Game, game_and_contract
+from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
-
-# torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
-if TYPE_CHECKING:
-    from sb3_pvp.players.league.league import League
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
 MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
-_NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
-
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
 #: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
@@ -60,14 +52,24 @@ class OpponentChoice:
     """
 
     opponent: OpponentLike
-    name: Annotated[str | None, _NAME] = None
-    deterministic: Flag = False
-    delay_chance: Share = 0.0
-    reset_params: OptionalMapping = None
-    noise: OptionalMapping = None
+    name: str | None = None
+    deterministic: bool = False
+    delay_chance: float = 0.0
+    reset_params: Mapping[str, Any] | None = None
+    noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
 
     def __post_init__(self) -> None:
+        # Plain tests, as thousands of choices are made in every rollout; `OpponentPool` checks the rest.
+        is_number = isinstance(self.delay_chance, int | float | np.number)
+        for name, kind, is_right in (
+            ("name", "a text or None", self.name is None or (isinstance(self.name, str) and self.name)),
+            ("deterministic", "true or false", isinstance(self.deterministic, bool | np.bool_)),
+            ("delay_chance", "a number from 0 to 1", is_number and 0 <= self.delay_chance <= 1),
+            ("reset_params", "a mapping", isinstance(self.reset_params, Mapping | None)),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}")
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
@@ -83,10 +85,6 @@ class OpponentChoice:
     def label(self) -> str:
         """The name of the opponent in ``info`` and in ratings."""
         return opponent_name(self.opponent) if self.name is None else self.name
-
-
-# The dataclass writes __init__ itself, so it can only be decorated afterwards.
-OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
 
 
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
@@ -110,35 +108,37 @@ def playing_like(
     return choice
 
 
-def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
-    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default that of the contract)."""
-    return (WORLD_BOT, *_scripts_of(contract, game))
+def known_opponents(game: Game | None = None) -> tuple[str, ...]:
+    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default the home game)."""
+    return (WORLD_BOT, *_scripts_of(game or find_game(HOME_GAME)))
 
 
-def opponent_names(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+def opponent_names(game: Game | None = None) -> tuple[str, ...]:
     """Returns `known_opponents` and the fighters that ship for the game: all names that ``opponent=`` accepts."""
-    if game is None:
-        game, _ = game_and_contract(None, None if contract is None else contract.name)
-    return tuple(dict.fromkeys((*known_opponents(contract, game), *shipped_names(game.name))))
+    game = game or find_game(HOME_GAME)
+    return tuple(dict.fromkeys((*known_opponents(game), *shipped_names(game.name))))
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
 
-    Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
+    ``game`` is by default that of the contract. Raises `ValueError` if it cannot play with this contract, and
+    `FileNotFoundError` if there is no such file.
     """
-    kind = kind_of(opponent, _scripts_of(contract, game))
+    game = game or game_and_contract(None, contract.name)[0]
+    kind = kind_of(opponent, _scripts_of(game))
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "script":
-        require_known("opponent", opponent, (*opponent_names(contract, game), SELF_PLAY))
+        require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
-    if kind == "league":
-        opponent = next(iter(league_players(opponent).values()))
+    # Here, because it imports torch, which takes seconds and is not needed by environments without model opponents.
     from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
 
+    if kind == "league":
+        opponent = next(iter(league_players(opponent).values()))
     made = model_opponent(opponent) if kind == "object" else load_opponent(opponent)
     made.check(contract)
     return made
@@ -185,21 +185,21 @@ def league_players(opponent: str) -> dict[str, str]:
 
 
 @cache
-def _league(folder: str) -> League:
-    """Opens a league, once per process."""
+def _league(folder: str) -> Any:
     from sb3_pvp.players.league.league import League  # imports openskill, which few environments need
 
     return League.existing(folder)
 
 
 class ScriptedOpponent:
-    """An opponent that follows a script of a game (by default the game of the contract).
+    """An opponent that follows a script of a game (by default that of the contract).
 
     Raises `ValueError` if the contract lacks an id that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
-        self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
+        game = game or game_and_contract(None, contract.name)[0]
+        self._script, self.name, self.contract = _scripts_of(game)[name], name, contract
         self.initial_state = partial(words_from_seeds, stream=1)  #: Returns random words, uint64 ``(N,)``.
         try:  # scripts are branch-free array code, so one trial turn looks up every id they use
             masks = np.ones((1, contract.num_flat_actions), bool)
@@ -219,8 +219,5 @@ class ScriptedOpponent:
         return turn.actions(), state
 
 
-def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
-    """Returns the scripts of a game (by default that of the contract) by name, and ``"noop"``."""
-    if game is None:
-        game, _ = game_and_contract(None, None if contract is None else contract.name)
+def _scripts_of(game: Game) -> Mapping[str, Callable[[Turn], None]]:
     return {"noop": lambda turn: None, **game.scripts}
