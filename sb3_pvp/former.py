@@ -33,6 +33,8 @@ MODULES = {
     "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
     "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
     "sb3_pvp.exploiters.hyperparameters": "sb3_pvp.callbacks.exploiters.exploiter_preset",
+    "sb3_pvp.game.contract.agents": "sb3_pvp.game.contract.rules",
+    "sb3_pvp.game.contract.shapes": "sb3_pvp.game.contract.parts",
     "sb3_pvp.games.osrs.remote.arena": "sb3_pvp.games.osrs.remote.served_games",
     "sb3_pvp.games.osrs.remote.connection": "sb3_pvp.games.osrs.remote.line_connection",
     "sb3_pvp.games.osrs.remote.errors": "sb3_pvp.games.osrs.remote.wire_errors",
@@ -85,7 +87,7 @@ MODULES = {
 #: What has left a former module for other places than that of its row: names by place, ``module`` or ``module:class``.
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "sb3_pvp.contract.actions": {
-        "sb3_pvp.game.contract.rules": ("ContractError", "DependencyTables"),
+        "sb3_pvp.game.contract": ("ContractError", "DependencyTables"),
         "sb3_pvp.game.contract:Contract": ("conditional_mask", "random_action", "split_mask"),
     },
     "sb3_pvp.contract.model": {"sb3_pvp.game.contract.parts": ("Head", "Observation", "SubAction")},

@@ -56,7 +56,7 @@ RENAMED = {
 #: Packages of the first edition only.
 FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp.rsps"}
 #: Modules of the third edition that have moved since.
-FIRST |= {"sb3_pvp.envs.observations"}
+FIRST |= {"sb3_pvp.envs.observations", "sb3_pvp.game.contract.agents", "sb3_pvp.game.contract.shapes"}
 
 
 def named(name: str) -> Any:

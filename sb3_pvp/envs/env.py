@@ -32,7 +32,7 @@ class FightInterface:
 
     def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
-        self.contract, self.frame_ages = fights.contract, fights.frame_ages
+        self.contract, self.frame_ages = fights.contract, fights.settings.frame_ages
         self.observation_space, self.action_space = fights.observation_space, fights.action_space
         # Shared by all rows, see `Fights`: calling one of these for any row acts on the whole environment.
         self.set_trained_rollouts, self.reward_weights = fights.set_trained_rollouts, fights.reward_weights
@@ -41,12 +41,12 @@ class FightInterface:
 
     @property
     def settings(self) -> FightSettings:
-        """The settings of the fights."""
+        """The settings of the fights; read-only, since running fights do not follow them."""
         return self.fights.settings
 
     @property
     def match_settings(self) -> dict[str, Any] | None:
-        """See `FightSettings.match_settings`; plain values, so that a ``SubprocVecEnv`` can send them."""
+        """See `FightSettings.match_settings`."""
         return self.settings.match_settings
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -57,11 +57,8 @@ class FightInterface:
         """Sets the opponent, and how it plays, from the next episode on.
 
         Vectorized environments reset inside ``step``, so set an opponent one episode ahead, with
-        ``env_method("set_opponent", choice, indices=[...])``. In a ``SubprocVecEnv``, give models by path.
-
-        Raises:
-            ValueError: if the opponent is unknown or cannot play this contract; nothing is changed then.
-            FileNotFoundError: if the model's file does not exist.
+        ``env_method("set_opponent", choice, indices=[...])``. In a ``SubprocVecEnv``, give models by path. Raises
+        `ValueError` and changes nothing if it cannot play this contract, and `FileNotFoundError` without its file.
         """
         self.fights.set_opponent(self.index, choice)
 

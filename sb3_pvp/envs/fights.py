@@ -22,7 +22,7 @@ from sb3_pvp.game.arrays import named_terms
 from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.players.pool import LoadedOpponent, OpponentPool
-from sb3_pvp.players.seats import Observation, SeatObservations, Seats, observation_space
+from sb3_pvp.players.seats import SeatObservations, Seats, observation_space
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
@@ -56,12 +56,12 @@ class Fights:
         self._assign_seats()
         self._rewards = settings.game_rewards
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages: tuple[int, ...] = settings.frame_ages
-        self.observation_space = observation_space(self.contract, len(self.frame_ages))
+        self.observation_space = observation_space(self.contract, len(settings.frame_ages))
         self.action_space = self.contract.action_space
         self._observations = SeatObservations(
-            self.world, self._seats, self.frame_ages, settings.noise, settings.action_mask_override
+            self.world, self._seats, settings.frame_ages, settings.noise, settings.action_mask_override
         )
+        self.observation, self.action_masks = self._observations.stacked, self._observations.masks
         self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
         report = self.world.report
         # The same records viewed as raw bytes: NumPy would copy records field by field, ten times slower.
@@ -160,14 +160,6 @@ class Fights:
         self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
         self._observations.set_trained_rollouts(trained_rollouts)
-
-    def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
-        """See `SeatObservations.stacked`."""
-        return self._observations.stacked(fights)
-
-    def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
-        """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one fight; a new array."""
-        return self._observations.masks(fights)
 
     def reset_info(self, fight: int) -> dict[str, Any]:
         """Returns the ``info`` of the start of an episode, see `PvpEnv.reset`."""

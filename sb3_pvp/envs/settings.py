@@ -98,6 +98,7 @@ class FightSettings:
 
     @property
     def match_settings(self) -> dict[str, Any] | None:
-        """The game and its reset parameters as plain values; ``None`` for a world factory, which has no name."""
+        """The game and its reset parameters as plain values, which a ``SubprocVecEnv`` can send; ``None`` for a world
+        factory, which has no name."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None

@@ -38,8 +38,8 @@ _CONFIG = Kind[_Adders](_Adders, '{"adders": [{"indices": [5, "0:9", "an_id"], "
 class ObservationNoise:
     """Adds noise to a seat's observations: one number per adder, tick and fight (training.md §10).
 
-    A deterministic schedule is evaluated in `set_trained_rollouts`, a random one, such as ``{"type": "expression",
-    "expression": "normal(0, 0.01)"}``, in every tick for all fights at once.
+    A schedule, such as ``{"type": "expression", "expression": "normal(0, 0.01)"}``, is evaluated in every tick for all
+    fights at once.
 
     Args:
         config: ``{"adders": [{"indices": [...], "value": schedule}, ...]}``. Indices are positions, half-open ranges
@@ -58,17 +58,9 @@ class ObservationNoise:
         self.set_trained_rollouts(0)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Sets the time of the schedules."""
+        """Sets the time of the schedules; raises `ValueError` if a value is no finite number then."""
         self._time = trained_rollouts
-        self._offset = np.zeros(self._num_observations, np.float32)
-        self._random: list[tuple[list[int], Schedule]] = []
-        for positions, schedule in self._adders:
-            trial = RandomWords(np.zeros(1, np.uint64))
-            value = self._values(schedule, trial)
-            if trial.words.any():  # the schedule has sampled from it
-                self._random.append((positions, schedule))
-            else:
-                self._offset[positions] += value
+        self.add(np.zeros((1, self._num_observations), np.float32), np.zeros(1, np.uint64))
 
     def add(
         self, observations: NDArray[np.float32], words: NDArray[np.uint64]
@@ -77,8 +69,8 @@ class ObservationNoise:
 
         ``words`` are the random words of the fights, uint64 ``(n,)`` (`sb3_pvp.common.random_words`).
         """
-        noisy, generator = observations + self._offset, RandomWords(words)
-        for positions, schedule in self._random:
+        noisy, generator = observations.copy(), RandomWords(words)
+        for positions, schedule in self._adders:
             noisy[:, positions] += self._values(schedule, generator)[..., np.newaxis]
         return noisy, generator.words
 
