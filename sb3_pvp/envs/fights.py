@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common import snapshots
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.envs.measures import EpisodeStatistics, FightMetrics, Measures, measures_of
+from sb3_pvp.envs.measures import EpisodeStatistics, FightMetrics, measures_of
 from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, PlainViewer, Resumable, Transition
@@ -87,6 +88,7 @@ class Fights:
         #: Masks of both seats in the last tick, if it follows a rendered one, bool ``(N, 2, A)``.
         self._shown_masks: NDArray[np.bool_] | None = None
         self._started = False
+        self.measures = partial(measures_of, settings.game)  #: Returns the names of the rows of `pop_metrics`.
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -123,7 +125,9 @@ class Fights:
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._update_next_opponents()
         is_shown = self.renderer.is_used and self.renderer.start_tick()
-        self._shown_masks = self._seat_masks() if is_shown else None  # before the world overwrites them
+        self._shown_masks = self.world.masks.copy() if is_shown else None
+        if self._shown_masks is not None:  # a learner's are those with its override
+            self._shown_masks[self._seats.fight, self._seats.seat] = self.action_masks()
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -136,16 +140,24 @@ class Fights:
             self.world.step(self.actions[seats.playing], seats.playing)
         self._observations.advance(self._rows)
         self.opponents.advance()
-        self._score_tick()
+        outcome = seats.own(self.world.outcome)
+        report = seats.own(self._report).view(self.world.report.dtype)
+        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
+        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
+        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
+        over = self.terminated | self.truncated
+        if (joining := self._joining).size:
+            # Two rows that will play each other must start together: when one is done, the other is truncated.
+            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
+            over |= self.truncated
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
             given = getattr(self.world, "desync_reason", None)  # optional, see `sb3_pvp.game.World`
-            reasons = np.zeros(len(self.length), np.uint8) if given is None else self._seats.own(given)
-            over = self.terminated | self.truncated
+            reasons = np.zeros(len(over), np.uint8) if given is None else seats.own(given)
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
         if is_shown:
-            self.renderer.end_tick(np.flatnonzero(self.terminated | self.truncated))
+            self.renderer.end_tick(np.flatnonzero(over))
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Sets the opponent of a row for its next episode; see `PvpEnv.set_opponent`."""
@@ -199,10 +211,6 @@ class Fights:
         if self._metrics is None:
             raise RuntimeError("no metrics were collected: call enable_metrics() first")
         return self._metrics.pop()
-
-    def measures(self) -> Measures:
-        """Returns the names of the rows of `pop_metrics`."""
-        return measures_of(self.settings.game)
 
     def get_state(self) -> Snapshot:
         """Returns plain values and copied arrays from which `Fights` with the same settings resume bit for bit.
@@ -336,11 +344,6 @@ class Fights:
         self._joining = np.setdiff1d(np.flatnonzero(is_self), self._seats.paired)
         self._next_opponents = upcoming
 
-    def _seat_masks(self) -> NDArray[np.bool_]:
-        masks = self.world.masks.copy()
-        masks[self._seats.fight, self._seats.seat] = self.action_masks()  # a learner's with its override
-        return masks
-
     def _scene(self, row: int) -> Any:
         """Returns what the game's viewer shows of a row's last tick."""
         if not self._started:
@@ -357,15 +360,3 @@ class Fights:
         # The tick limit is the environment's: for the world, the fight still runs.
         timeout = bool(self.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
         return replace(scene, outcome="timeout") if timeout else scene
-
-    def _score_tick(self) -> None:
-        """Computes rewards and ends of episodes from the world's arrays after a tick."""
-        outcome = self._seats.own(self.world.outcome)
-        report = self._seats.own(self._report).view(self.world.report.dtype)
-        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
-        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
-        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
-        if (joining := self._joining).size:
-            # Two rows that will play each other must start together: when one is done, the other is truncated.
-            over = self.terminated | self.truncated
-            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True

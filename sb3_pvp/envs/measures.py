@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
 from sb3_pvp.game.arrays import OutcomeRewards
-from sb3_pvp.game.metrics import Metric, ReportMetrics, Ticks
+from sb3_pvp.game.metrics import Metric, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
 #: The measured durations, in seconds, and the statistics that are logged of them.
@@ -93,14 +93,9 @@ class FightMetrics:
         length: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Adds a tick of all fights.
+        """Adds a tick of all fights, which is kept without a copy, with the terms of its reward ``(terms, N)``.
 
-        Args:
-            tick: the transition; it is kept without a copy.
-            components: the terms of the reward, ``(terms, N)``.
-            over: which fights have ended, ``(N,)``.
-            length: ticks of the episodes so far, ``(N,)``.
-            reasons: `DesyncReason` numbers of fights that broke off, ``(N,)``.
+        Each ``(N,)``: which fights are over, their ticks so far, and the `DesyncReason` of those that broke off.
         """
         now = time.perf_counter()
         self._durations.add(np.array([[now - self._started], [self._started - self._ended]]))
@@ -153,11 +148,9 @@ class FightMetrics:
         if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
             columns = [column[intact] for column in columns]
         endings, reasons = np.concatenate(self._endings, axis=1)
-        episodes = np.concatenate(self._episodes, axis=1)
+        lengths, *durations = np.concatenate(self._episodes, axis=1)
         last = _concatenate([columns[0][:0], *self._last])  # the empty array gives the dtype if no fight has ended
-        lengths, durations = episodes[0].astype(np.int64), episodes[1:]
-        report, previous, has_previous, outcome = columns
-        return Ticks(report, previous, has_previous, outcome, endings, reasons, last, lengths, durations)
+        return Ticks(*columns, endings, reasons, last, lengths.astype(np.int64), np.array(durations))
 
 
 def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -226,9 +219,8 @@ class RunningStatistics:
 
     def begin(self, fights: NDArray[np.int64] | slice) -> None:
         """Call it when episodes start in these fights."""
-        for array in (self.count, self.total, self.squares):
-            array[:, fights] = 0.0
-        self.low[:, fights], self.high[:, fights] = np.inf, -np.inf
+        for name, start in zip(self.ARRAYS, (0.0, 0.0, 0.0, np.inf, -np.inf), strict=True):
+            getattr(self, name)[:, fights] = start
 
     def add(self, values: NDArray[np.float64], valid: NDArray[np.bool_] | bool = True) -> None:
         """Adds values that can be broadcast to ``(V, N)``; those that are not ``valid`` do not count and must be 0."""
@@ -253,7 +245,7 @@ class EpisodeStatistics(RunningStatistics):
     """
 
     def __init__(self, num_fights: int, metrics: Metrics | None) -> None:
-        metrics = metrics or ReportMetrics()
+        metrics = metrics or Metrics()
         self.names = (*metrics.values, "reward")
         super().__init__(len(self.names), num_fights)
         columns = {name: column for column, name in enumerate(self.names)}
@@ -276,5 +268,6 @@ class EpisodeStatistics(RunningStatistics):
         """Returns ``{statistic: {name: value}}`` of a fight's episode, without values that no tick had."""
         present = np.flatnonzero(self.count[:, fight])
         names = [self.names[column] for column in present.tolist()]
-        statistics = self.of((present, fight)).items()
-        return {name: dict(zip(names, values.tolist(), strict=True)) for name, values in statistics}
+        return {
+            name: dict(zip(names, values.tolist(), strict=True)) for name, values in self.of((present, fight)).items()
+        }

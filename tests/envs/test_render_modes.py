@@ -167,7 +167,6 @@ def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) 
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
     for owner, name in (
-        (env.fights, "_seat_masks"),
         (env.fights.renderer, "_scene_of"),
         (env.fights.renderer, "start_tick"),
     ):
