@@ -68,9 +68,9 @@ class FightMetrics:
     """Accumulates every tick of N fights of a game into three sums for each metric and each term of the reward."""
 
     def __init__(self, num_fights: int, game: Game) -> None:
-        self._table, self._num_terms = metrics_of(game), len(measures_of(game).terms)
+        self._table = metrics_of(game)
         self._chunk = max(CHUNK // num_fights, 1)
-        self._sums = np.zeros((len(self._table) + self._num_terms, 3))
+        self._sums = np.zeros((len(self._table) + len(measures_of(game).terms), 3))
         #: Of `DURATIONS`; all fights are stepped together, so a tick takes equally long in each of them.
         self._durations = RunningStatistics(len(DURATIONS), num_fights)
         self._started = self._ended = time.perf_counter()
@@ -132,17 +132,6 @@ class FightMetrics:
         self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + len(DURATIONS) * len(DURATION_STATISTICS), 0))]
 
     def _sum_chunk(self) -> None:
-        ticks, number = self._collected(), len(self._table)
-        for sums, metric in zip(self._sums, self._table, strict=False):
-            values = metric.series(ticks).astype(np.float64)
-            sums += np.array([len(values), values.sum(), values @ values])
-        components = np.concatenate(self._components, axis=1)
-        self._sums[number:, 0] += np.count_nonzero(components, axis=1)
-        self._sums[number:, 1] += components.sum(axis=1, dtype=np.float64)
-        self._clear()
-
-    def _collected(self) -> Ticks:
-        """Returns the collected ticks, those in which a fight broke off left out."""
         columns = [_concatenate([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
         intact = columns[-1] < _TARGET_LOST  # the last field is the outcome
         if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
@@ -150,7 +139,15 @@ class FightMetrics:
         endings, reasons = np.concatenate(self._endings, axis=1)
         lengths, *durations = np.concatenate(self._episodes, axis=1)
         last = _concatenate([columns[0][:0], *self._last])  # the empty array gives the dtype if no fight has ended
-        return Ticks(*columns, endings, reasons, last, lengths.astype(np.int64), np.array(durations))
+        ends = (endings, reasons, last, lengths.astype(np.int64), np.array(durations))
+        ticks = Ticks(*columns, *ends)
+        for sums, metric in zip(self._sums, self._table, strict=False):
+            values = metric.series(ticks).astype(np.float64)
+            sums += np.array([len(values), values.sum(), values @ values])
+        components = np.concatenate(self._components, axis=1)
+        self._sums[len(self._table) :, 0] += np.count_nonzero(components, axis=1)
+        self._sums[len(self._table) :, 1] += components.sum(axis=1, dtype=np.float64)
+        self._clear()
 
 
 def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -29,6 +29,8 @@ def add_tick(
     ``components`` are the terms of the reward, float32 ``(terms, N)``, summed in their order; ``outcome`` are `Outcome`
     numbers, uint8 ``(N,)``. A fight that still runs after ``max_ticks`` ticks is truncated.
     """
+    # The same in NumPy, which this is held against: tests/envs/test_tally.py. The loop adds in the order of the terms:
+    # NumPy adds up a single column in another order than several, so a lone fight's reward could differ in a bit.
     reward[:] = 0
     for term in range(components.shape[0]):
         for fight in range(components.shape[1]):

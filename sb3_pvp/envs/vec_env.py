@@ -29,7 +29,6 @@ from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.seats import Observation
 
-_COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}  #: Snapshots keep the name that `PvpVecEnv` had in the first edition.
 #: Attributes of SB3's `VecEnv` in a snapshot: seeds and options of the next reset, infos of the last one.
 _STATE = ("_started", "_seeds", "_options", "reset_infos")
@@ -86,7 +85,7 @@ class PvpVecEnv(VecEnv):
         else:
             others = ("num_envs", "seed", "render_mode")
             own = FightSettings.from_arguments(self.home, *others, opponent=opponent, world=world, **settings)
-            count = _COUNT.read("num_envs", num_envs)
+            count = Kind[int](PositiveInt, "a positive integer or a list of functions").read("num_envs", num_envs)
             templates = [_Template(own, check_render_mode(render_mode))] * count
         self.fights = Fights(len(templates), templates[0].settings)
         self.set_trained_rollouts = self.fights.set_trained_rollouts

@@ -218,6 +218,7 @@ class Contract:
         return mask.astype(np.bool_)
 
     def _allowed(self, mask: Booleans, choices: NDArray[np.int64]) -> Booleans:
+        # The same in Numba: `sample_head` in policies/acting_kernels.py.
         head = choices.shape[-1]
         entries = np.zeros((*choices.shape[:-1], self.num_flat_actions), dtype=np.bool_)
         np.put_along_axis(entries, choices + self.head_offsets[:head], True, axis=-1)
