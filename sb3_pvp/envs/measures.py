@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -132,15 +131,15 @@ class FightMetrics:
         self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + len(DURATIONS) * len(DURATION_STATISTICS), 0))]
 
     def _sum_chunk(self) -> None:
-        columns = [_concatenate([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
-        intact = columns[-1] < _TARGET_LOST  # the last field is the outcome
+        columns = {name: _concatenate([vars(tick)[name] for tick in self._ticks]) for name in vars(self._ticks[0])}
+        intact = columns["outcome"] < _TARGET_LOST
         if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
-            columns = [column[intact] for column in columns]
-        endings, reasons = np.concatenate(self._endings, axis=1)
+            columns = {name: column[intact] for name, column in columns.items()}
+        columns["endings"], columns["reasons"] = np.concatenate(self._endings, axis=1)
         lengths, *durations = np.concatenate(self._episodes, axis=1)
-        last = _concatenate([columns[0][:0], *self._last])  # the empty array gives the dtype if no fight has ended
-        ends = (endings, reasons, last, lengths.astype(np.int64), np.array(durations))
-        ticks = Ticks(*columns, *ends)
+        # The empty array gives the dtype if no fight has ended.
+        columns["last"] = _concatenate([columns["report"][:0], *self._last])
+        ticks = Ticks(**columns, lengths=lengths.astype(np.int64), durations=np.array(durations))
         for sums, metric in zip(self._sums, self._table, strict=False):
             values = metric.series(ticks).astype(np.float64)
             sums += np.array([len(values), values.sum(), values @ values])

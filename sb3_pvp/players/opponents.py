@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import PurePath
@@ -101,7 +101,7 @@ def playing_like(
     Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
     """
     choice: OpponentChoice = as_choice(opponent)
-    if kind_of(choice.opponent, game.scripts if game else ()) in ("file", "league", "object"):
+    if kind_of(choice.opponent, game) in ("file", "league", "object"):
         return replace(choice, deterministic=deterministic if given is None else given)
     if given is not None:
         raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
@@ -126,7 +126,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     `FileNotFoundError` if there is no such file.
     """
     game = game or game_and_contract(None, contract.name)[0]
-    kind = kind_of(opponent, _scripts_of(game))
+    kind = kind_of(opponent, game)
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "script":
@@ -144,10 +144,10 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     return made
 
 
-def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKind:
+def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
     """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts.
 
-    The names of fighters that ship are files, unless they are among the ``scripts`` of a game.
+    The names of fighters that ship are files, unless they are among the scripts of the ``game``, if it is given.
     """
     if not isinstance(opponent, str):
         return "file" if isinstance(opponent, PurePath) else "object"
@@ -157,15 +157,13 @@ def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKin
         return "league"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
         return "file"
-    return "file" if opponent not in scripts and shipped_file(opponent) is not None else "script"
+    is_script = game is not None and opponent in game.scripts
+    return "script" if is_script or shipped_file(opponent) is None else "file"
 
 
 def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
-    """Whether an opponent is given as a model file: by its path, or by the name of a fighter that ships.
-
-    The names of the game's scripts are not; without ``game`` there are none.
-    """
-    return kind_of(opponent, game.scripts if game else ()) == "file"
+    """Whether an opponent is given as a model file, by its path or as a fighter that ships; see `kind_of`."""
+    return kind_of(opponent, game) == "file"
 
 
 def opponent_name(opponent: OpponentLike) -> str:
