@@ -128,6 +128,9 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Plays one tick with ``action``, ints ``(heads,)``.
 
+        Raises `ValueError`, and changes nothing, for an action of the wrong shape, dtype or range, and `ResetNeeded`
+        before the first reset and after the end of a fight.
+
         Returns:
             Observation, reward, terminated (won, lost or tied), truncated (the tick limit was reached or the fight
             broke off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost",
@@ -135,10 +138,6 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
             tick); at the end also ``episode_rewards`` (their sums), ``episode_statistics`` if enabled (``count``,
             ``sum``, ``mean``, ``min``, ``max`` and ``std`` of each of the game's `sb3_pvp.game.Metrics.values` by name)
             and, unless the fight broke off, ``is_success`` (won).
-
-        Raises:
-            ValueError: for an action of the wrong shape, dtype or range; nothing is changed then.
-            ResetNeeded: before the first reset and after the end of a fight.
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")

@@ -71,17 +71,14 @@ class ObservationNoise:
         """
         noisy, generator = observations.copy(), RandomWords(words)
         for positions, schedule in self._adders:
-            noisy[:, positions] += self._values(schedule, generator)[..., np.newaxis]
+            with sampling_from(generator):
+                value = np.asarray(schedule(self._time))  # one number per fight ``(n,)``, or one for all ``()``
+            if value.dtype.kind not in "iuf" or not np.isfinite(value).all():
+                raise ValueError(
+                    f"the value of a noise adder must be a finite number, got {value.tolist()!r} at t = {self._time}"
+                )
+            noisy[:, positions] += value.astype(np.float64)[..., np.newaxis]
         return noisy, generator.words
-
-    def _values(self, schedule: Schedule, generator: RandomWords) -> NDArray[np.float64]:
-        """Returns one number per fight ``(n,)``, or one for all ``()``."""
-        with sampling_from(generator):
-            value = schedule(self._time)
-        array = np.asarray(value)
-        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-            raise ValueError(f"the value of a noise adder must be a finite number, got {value!r} at t = {self._time}")
-        return array.astype(np.float64)
 
 
 def _positions(index: int | str, contract: Contract) -> Sequence[int]:
