@@ -349,12 +349,12 @@ class Fights:
         if not self._started:
             raise ResetNeeded("no fight to render: call reset() first")
         number, first, opponent = int(self._seats.fight[row]), int(self._seats.seat[row]), self.opponents.current[row]
-        names = self.player_names or ("learner", "learner" if opponent.is_self else opponent.name)[:: 1 - 2 * first]
-        actions: Sequence[NDArray[np.int64] | None] = (None, None)
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None)
+        order = 1 if first == 0 else -1  # of what is given by seat: the learner may have the second one
+        names = self.player_names or ("learner", "learner" if opponent.is_self else opponent.name)[::order]
+        actions: Any = (None, None)
+        masks: Any = (None, None)
         if self.length[row] > 0:  # before the first tick there was no choice
-            chosen = (self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT])
-            actions = chosen[:: 1 - 2 * first]
+            actions = (self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT])[::order]
             masks = masks if self._shown_masks is None else self._shown_masks[number]
         scene = self._viewer.scene(self.world, number, names, actions, masks)
         # The tick limit is the environment's: for the world, the fight still runs.

@@ -33,6 +33,13 @@ class ControlGroup:
     columns: int = 0  #: Of a grid, whose controls are given row by row.
 
 
+#: By seat, ``None`` if unknown: the actions of a tick, ints ``(heads,)``, and the masks that applied to them, bool
+#: ``(num_flat_actions,)``.
+SeatActions = Sequence[NDArray[np.int64] | None]
+SeatMasks = Sequence[NDArray[np.bool_] | None]
+_NONE = (None,) * NUM_SEATS
+
+
 class Viewer(Protocol):
     """Shows fights of a game, and says what a human may do in them.
 
@@ -49,18 +56,9 @@ class Viewer(Protocol):
     """
 
     def scene(
-        self,
-        world: World,
-        fight: int,
-        names: Sequence[str],
-        actions: Sequence[NDArray[np.int64] | None] = (None, None),
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+        self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> Any:
-        """Returns the scene after the last tick of a fight between two players with these names.
-
-        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are by
-        seat, ``None`` if unknown.
-        """
+        """Returns the scene after the last tick of a fight between two players with these names."""
 
     def text(self, scene: Any, color: bool = True) -> str:
         """Returns a scene as text for a terminal, with or without ANSI colors."""
@@ -95,12 +93,7 @@ class PlainViewer:
         self.contract, self.seats = contract, tuple(seats)
 
     def scene(
-        self,
-        world: World,
-        fight: int,
-        names: Sequence[str],
-        actions: Sequence[NDArray[np.int64] | None] = (None, None),
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+        self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> PlainScene:
         """See `Viewer.scene`; ``masks`` are not shown, but those of the next tick."""
         heads = [[action.id for action in head.actions] for head in self.contract.heads]
