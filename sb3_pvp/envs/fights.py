@@ -144,7 +144,7 @@ class Fights:
         report = seats.own(self._report).view(self.world.report.dtype)
         self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
         self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
-        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
+        self._add_tick(self.components, outcome, self._max_ticks, self._episodes)
         over = self.terminated | self.truncated
         if (joining := self._joining).size:
             # Two rows that will play each other must start together: when one is done, the other is truncated.

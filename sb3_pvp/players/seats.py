@@ -243,12 +243,7 @@ class SeatObservations(SeatHistory):
     """
 
     def __init__(
-        self,
-        world: World,
-        seats: Seats,
-        frame_ages: tuple[int, ...],
-        noise: Mapping[str, Any] | None = None,
-        override: Any = None,
+        self, world: World, seats: Seats, frame_ages: tuple[int, ...], noise: Any = None, override: Any = None
     ) -> None:
         # No history is needed if the observation is just the newest frame as the world has it.
         contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
