@@ -122,6 +122,8 @@ class Fights:
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick with the learner's actions, ints ``(N, heads)``, after checking them (`check_actions`)."""
+        # Before anything moves: wrong actions must not change even the random numbers of opponents. The world checks
+        # both seats once more, as it cannot know who calls it.
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._update_next_opponents()
         is_shown = self.renderer.is_used and self.renderer.start_tick()
@@ -138,7 +140,7 @@ class Fights:
         else:
             self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
             self.world.step(self.actions[seats.playing], seats.playing)
-        self._observations.advance(self._rows)
+        self._observations.advance(self._rows)  # now, as the reset of a fight overwrites its last observations
         self.opponents.advance()
         outcome = seats.own(self.world.outcome)
         report = seats.own(self._report).view(self.world.report.dtype)

@@ -61,7 +61,7 @@ class OpponentChoice:
 
     def __post_init__(self) -> None:
         # Plain tests, as thousands of choices are made in every rollout; `OpponentPool` checks the rest.
-        is_number = isinstance(self.delay_chance, int | float | np.number)
+        is_number = isinstance(self.delay_chance, int | float | np.number) and self.delay_chance is not True
         for name, kind, is_right in (
             ("name", "a text or None", self.name is None or (isinstance(self.name, str) and self.name)),
             ("deterministic", "true or false", isinstance(self.deterministic, bool | np.bool_)),
@@ -70,6 +70,8 @@ class OpponentChoice:
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}")
+        # NumPy's numbers are no plain values, as snapshots have; a frozen dataclass does not allow assignments.
+        vars(self).update(deterministic=bool(self.deterministic), delay_chance=float(self.delay_chance))
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")

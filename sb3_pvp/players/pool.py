@@ -124,6 +124,7 @@ class OpponentPool:
         for override, fights in self._restricted:
             masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0  # entry 0 of each head is "do nothing"
+        # One call a group, not one an opponent: a league's players have small networks, whose calls cost most.
         for predict, members, states in self._groups:
             if late.any():
                 members = [(opponent, left) for opponent, fights in members if (left := fights[~late[fights]]).size]
@@ -173,7 +174,8 @@ class OpponentPool:
     def _load(self, choice: OpponentChoice) -> LoadedOpponent:
         """Loads the opponent of a choice, with its noise and masks."""
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
-        if choice.kind in ("file", "league", "object"):  # not _shared: load_opponent notices when a file has changed
+        # Models are not `_shared` here: `load_opponent` shares them, and notices when a file has changed.
+        if choice.kind in ("file", "league", "object"):
             opponent = make_opponent(given, contract, self._game)
         else:
             opponent = self._shared(make_opponent, given, contract, self._game)

@@ -156,6 +156,7 @@ class Seats:
     def pair(self, paired: NDArray[np.bool_]) -> None:
         """Sets which rows play their partner, bool ``(N,)``; must be equal for both rows of a pair."""
         rows = np.arange(len(paired))
+        # ``& ~1`` gives the first row of a pair, ``& 1`` the place in it, ``^ 1`` the partner.
         self.fight = np.where(paired, rows & ~1, rows)  #: Fight of each row, int64 ``(N,)``.
         self.seat = np.where(paired, rows & 1, self._alone)  #: Seat of each row in its fight, int64 ``(N,)``.
         self.paired = np.flatnonzero(paired)  #: The rows that play their partner.
