@@ -34,11 +34,14 @@ MODULES = {
     "sb3_pvp.contract.actions": "sb3_pvp.game.contract.turn",
     "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",
     "sb3_pvp.envs.metrics": "sb3_pvp.envs.measures",
+    "sb3_pvp.envs.observations": "sb3_pvp.players.seats",
     "sb3_pvp.envs.render": "sb3_pvp.games.osrs.rendering",
     "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
     "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
     "sb3_pvp.exploiters.hyperparameters": "sb3_pvp.callbacks.exploiters.rounds",
     "sb3_pvp.exploiters.supervisor": "sb3_pvp.callbacks.exploiters.callback",
+    "sb3_pvp.game.contract.agents": "sb3_pvp.game.contract.rules",
+    "sb3_pvp.game.contract.shapes": "sb3_pvp.game.contract.parts",
     "sb3_pvp.games.osrs.remote.arena": "sb3_pvp.games.osrs.remote.served_games",
     "sb3_pvp.games.osrs.remote.connection": "sb3_pvp.games.osrs.remote.line_connection",
     "sb3_pvp.games.osrs.remote.errors": "sb3_pvp.games.osrs.remote.wire_errors",
@@ -99,14 +102,13 @@ MODULES = {
 #: What has left a former module for other places than that of its row: names by place, ``module`` or ``module:class``.
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "sb3_pvp.contract.actions": {
-        "sb3_pvp.game.contract.rules": ("ContractError", "DependencyTables"),
+        "sb3_pvp.game.contract": ("ContractError", "DependencyTables"),
         "sb3_pvp.game.contract:Contract": ("conditional_mask", "random_action", "split_mask"),
     },
     "sb3_pvp.contract.model": {"sb3_pvp.game.contract.parts": ("Head", "Observation", "SubAction")},
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },
-    "sb3_pvp.opponents.seat_views": {"sb3_pvp.envs.observations": ("SeatObservations", "observation_space")},
     "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
 }
 #: Former names of callbacks in configurations and saved runs.

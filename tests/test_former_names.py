@@ -71,6 +71,7 @@ GONE = {
     "sb3_pvp.cli.jobs.tensorboard",
     "sb3_pvp.cli.sweep.report",
     "sb3_pvp.distributed.tasks",
+    "sb3_pvp.games.osrs.worlds.make_world",
     "sb3_pvp.zoo.jobs.last_lines",
     "sb3_pvp.zoo.sweeps.report.counts",
     "sb3_pvp.zoo.sweeps.report.write_report",
@@ -79,7 +80,12 @@ GONE = {
 #: Packages of the first edition only.
 FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp.rsps"}
 #: Modules of the third edition that have moved since.
-FIRST |= {"sb3_pvp.zoo.sweeps.study_report"}
+FIRST |= {
+    "sb3_pvp.envs.observations",
+    "sb3_pvp.game.contract.agents",
+    "sb3_pvp.game.contract.shapes",
+    "sb3_pvp.zoo.sweeps.study_report",
+}
 
 
 def named(name: str) -> Any:

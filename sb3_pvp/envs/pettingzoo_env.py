@@ -62,7 +62,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
         self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
         self._seeded = False
-        self.fights.renderer.names = AGENTS
+        self.fights.player_names = AGENTS
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Returns the space of an agent's observations."""

@@ -95,7 +95,7 @@ def _played_game(model: Any, path: Path, game: str | None) -> Game:
 
 def _read_safely(opponent: str, game: Game) -> Any:
     """Returns what environments take as this opponent, so that they do not unpickle its file."""
-    kind = kind_of(opponent, game.scripts)
+    kind = kind_of(opponent, game)
     if kind == "league":
         raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
     if kind != "file":

@@ -200,5 +200,5 @@ class ScriptSource:
 def script_sources(game: str) -> dict[str, ScriptSource]:
     """Returns the scripted fighters of a game by name; raises `ValueError` for an unknown game."""
     found = find_game(game)
-    _, *scripts = known_opponents(found.contract, found)  # the first is the bot of the world, which has no actions
+    _, *scripts = known_opponents(found)  # the first is the bot of the world, which has no actions
     return {name: ScriptSource(name, game) for name in scripts}

@@ -24,10 +24,10 @@ from sb3_pvp.algorithms.hyperparameters import (
 )
 from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.names import require_all_known, require_known
-from sb3_pvp.envs.observations import observation_space
 from sb3_pvp.envs.renderer import RENDER_MODES
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.envs.vec_env import read_env_functions
+from sb3_pvp.players.seats import observation_space
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.model_files import PolicyFile
 

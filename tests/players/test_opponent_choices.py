@@ -286,10 +286,6 @@ def test_other_vectorised_environments_have_the_same_face(models: dict[str, str]
         ({"opponent": "baseline", "delay_chance": 0.5}, "delay_chance is for opponents that act"),
         ({"opponent": "self", "deterministic": True}, "deterministic is for opponents that act"),
         ({"opponent": "self", "reset_params": {}}, "both seats have the reset_params of the environment"),
-        (
-            {"opponent": "noop", "delay_chanc": 0.5},
-            "OpponentChoice 'delay_chanc' .did you mean 'delay_chance'",
-        ),
         ({"opponent": "nobody"}, "unknown opponent 'nobody'"),
         ({"opponent": "noop", "noise": {"wrong": 1}}, "noise must be"),
         ({"opponent": "noop", "action_mask_override": {"forbid": ["fly"]}}, "fly"),

@@ -98,7 +98,7 @@ def _play_fight(
     fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
     scenes = [viewer.scene(fights.world, 0, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
-        actions, ages = [], fights.frame_ages
+        actions, ages = [], fights.settings.frame_ages
         for row, agent in enumerate(agents):
             stacked = fights.observation(np.array([row]))
             own = [ages.index(age) for age in agent.frame_ages]

@@ -352,8 +352,8 @@ def test_results_of_methods_are_those_of_all_rows() -> None:
     assert [mask.shape for mask in masks] == [(45,)] * 3
     actors: Any = model.env._fleet.actors  # type: ignore[attr-defined]
     assert [actor.env.fights.trained_rollouts for actor in actors] == [7, 7, 7]
-    assert actors[0].env.fights.opponents.expected()[1].name == "noop"
-    assert actors[0].env.fights.opponents.expected()[0].name == "scripted"
+    opponents = actors[0].env.fights.opponents
+    assert (opponents.following[1].name, opponents.current[0].name) == ("noop", "scripted")
     with pytest.raises(NotImplementedError, match="whole rollouts"):
         model.env.step(np.zeros((12, 12), np.int64))
 
