@@ -41,8 +41,8 @@ from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import with_actors
 from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
-from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, record, truncated
-from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer
+from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.names import arguments_of, require_all_known

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.algorithms.ppo.update import MaskableBuffer
 
@@ -74,12 +73,6 @@ METRICS = {
     "train/value_loss": "Mean squared error of the critic.",
     "train/vf_coef": "Weight of the value loss.",
 }
-
-
-def record(logger: Logger, group: str, metrics: dict[str, Any]) -> None:
-    """Logs the metrics under ``group/name``."""
-    for name, value in metrics.items():
-        logger.record(f"{group}/{name}", value)
 
 
 @dataclass

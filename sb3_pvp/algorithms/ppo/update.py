@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
@@ -114,6 +115,12 @@ class UpdateLog:
         if self.grad_norms:
             metrics["grad_norm"] = float(th.stack(self.grad_norms).mean())
         return metrics
+
+
+def record(logger: Logger, group: str, metrics: dict[str, Any]) -> None:
+    """Logs the metrics under ``group/name``."""
+    for name, value in metrics.items():
+        logger.record(f"{group}/{name}", value)
 
 
 @dataclass(frozen=True)
