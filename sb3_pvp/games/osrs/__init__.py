@@ -100,7 +100,12 @@ class OsrsGame(Game):
 
         ``params`` say how fights start, by their names on the wire (protocol.md §3).
         """
-        options: dict[str, Any] = {"num_fights": num_fights, "seed": seed, "reset_params": params, "contract": self.name}
+        options: dict[str, Any] = {
+            "num_fights": num_fights,
+            "seed": seed,
+            "reset_params": params,
+            "contract": self.name,
+        }
         check_world_name(where)
         if where == EMBEDDED:
             from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports Numba
