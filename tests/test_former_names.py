@@ -53,6 +53,7 @@ RENAMED = {
 }
 #: What went without a successor.
 GONE = {
+    *(f"sb3_pvp.policies.inference.{name}" for name in ("fastest", "possible_backends")),
     "sb3_pvp.policies.onnx_builder",
     "sb3_pvp.policies.onnx_heads",
 }

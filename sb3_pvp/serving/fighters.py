@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,21 +18,17 @@ from sb3_pvp.game import find_game
 from sb3_pvp.players.opponents import ScriptedOpponent, known_opponents
 from sb3_pvp.policies.export.inference import (
     AUTO,
-    MEASURED_BATCHES,
     Backend,
     Decisions,
     Flags,
     Floats,
-    fastest,
+    automatic_backend,
     open_backend,
-    possible_backends,
     random_batch,
 )
 
 if TYPE_CHECKING:
     from sb3_pvp.policies.files.registry import ModelOpponent
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -125,23 +120,17 @@ class ModelSource:
     device: str
 
     def open(self) -> OpenFighter:
-        """Implements `FighterSource.open`; with ``"auto"`` measures the possible back-ends."""
+        """Implements `FighterSource.open`."""
         from sb3_pvp.policies.files.model_files import load
         from sb3_pvp.policies.files.model_opponent import MASKABLE_PPO, load_opponent
 
         model = load(self.path, self.device, safe=True)
         if not isinstance(model, MASKABLE_PPO.model_class):
             return StatefulFighter(load_opponent(self.path, safe=True))
-        if self.backend != AUTO:
-            backend = open_backend(self.backend, model, self.path)
-            backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
-            return ModelFighter(backend, self.backend, model)
-        backends = {name: open_backend(name, model, self.path) for name in possible_backends(model, self.path)}
-        name, timings = fastest(backends)
-        sizes = "/".join(map(str, MEASURED_BATCHES))
-        each = ", ".join(f"{one} {'/'.join(f'{ms:.2f}' for ms in timings[one])}" for one in timings)
-        logger.info("%s: %s is the fastest (ms for %s at once: %s)", self.path.name, name, sizes, each)
-        return ModelFighter(backends[name], name, model)
+        name = automatic_backend(model) if self.backend == AUTO else self.backend
+        backend = open_backend(name, model, self.path)
+        backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
+        return ModelFighter(backend, name, model)
 
 
 class ModelFighter:

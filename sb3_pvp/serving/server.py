@@ -42,8 +42,8 @@ class ServerSettings:
         host: address to listen on.
         port: port to listen on; 0 picks a free one.
         game: the game whose scripted fighters are served too.
-        backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``: the fastest, measured for each
-            model.
+        backend: one of `sb3_pvp.policies.export.inference.BACKENDS`, or ``"auto"``, see
+            `sb3_pvp.policies.export.inference.automatic_backend`.
         device: PyTorch device of the models.
         workers: number of workers that run batches; 0: the event loop does, the fastest on few cores.
         worker_type: ``"thread"`` or ``"process"``.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import ZipFile
@@ -24,8 +21,6 @@ from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_wi
 
 BACKENDS = ("torch", "compiled", "onnx")
 AUTO = "auto"
-#: Sizes of the batches that `fastest` measures, and how often.
-MEASURED_BATCHES, _REPETITIONS = (1, 16, 128), 5
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -210,42 +205,14 @@ def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:
     return TorchBackend(model.policy) if name == "torch" else CompiledBackend(model.policy)
 
 
-def possible_backends(model: MaskablePPO, path: str | Path) -> list[str]:
-    """Returns the names of the back-ends that can run a model here.
+def automatic_backend(model: MaskablePPO) -> str:
+    """Returns the name of the back-end that ``"auto"`` means: the same for a model on every machine.
 
-    Those of sb3-contrib only have their graphs; raises `ValueError` without.
+    Compiled loops are the fastest for many rows on the CPU; policies of sb3-contrib only have their graphs.
     """
-    own = isinstance(model.policy, AutoregressivePolicy)
-    if model.policy.device.type != "cpu":
-        return ["torch"]
-    names = ["torch", "compiled"] if own else []
-    if has_graphs(path) and find_spec("onnxruntime") is not None:
-        names.append("onnx")
-    if not names:
-        raise ValueError(
-            f"a {type(model.policy).__name__} is run by its ONNX graphs only: pip install 'sb3-pvp[onnx]', and make a "
-            "fighter file with sb3-pvp export"
-        )
-    return names
-
-
-def fastest(backends: Mapping[str, Backend]) -> tuple[str, dict[str, list[float]]]:
-    """Measures back-ends of one fighter; returns the name of the fastest, and the milliseconds of all by name.
-
-    The milliseconds are for one decision of each size in `MEASURED_BATCHES`, the best of a few; the fastest has the
-    lowest product of them.
-    """
-    timings: dict[str, list[float]] = {name: [] for name in backends}
-    for batch in MEASURED_BATCHES:
-        best = dict.fromkeys(backends, np.inf)
-        for _ in range(1 + _REPETITIONS):  # the first one compiles and warms up
-            for name, backend in backends.items():
-                start = time.perf_counter()
-                backend.decide(*random_batch(backend, batch), False)
-                best[name] = min(best[name], 1000 * (time.perf_counter() - start))
-        for name in backends:
-            timings[name].append(float(best[name]))
-    return min(timings, key=lambda name: float(np.prod(timings[name]))), timings
+    if not isinstance(model.policy, AutoregressivePolicy):
+        return "onnx"
+    return "compiled" if model.policy.device.type == "cpu" else "torch"
 
 
 def random_batch(backend: Backend, batch: int) -> tuple[Floats, Flags, Floats]:
