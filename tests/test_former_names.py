@@ -56,6 +56,7 @@ GONE = {
     *(f"sb3_pvp.policies.inference.{name}" for name in ("fastest", "possible_backends")),
     "sb3_pvp.policies.onnx_builder",
     "sb3_pvp.policies.onnx_heads",
+    "sb3_pvp.policies.restricted_pickle.Name",
 }
 
 
