@@ -91,6 +91,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },
     "sb3_pvp.opponents.seat_views": {"sb3_pvp.envs.observations": ("SeatObservations", "observation_space")},
+    "sb3_pvp.policies.fighter_files": {"sb3_pvp.policies.files.reading": ("Fighter",)},
     "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
 }
 #: Former names of callbacks in configurations and saved runs.

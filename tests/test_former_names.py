@@ -53,9 +53,11 @@ RENAMED = {
 }
 #: What went without a successor.
 GONE = {
-    *(f"sb3_pvp.policies.inference.{name}" for name in ("fastest", "possible_backends")),
+    *(f"sb3_pvp.policies.inference.{name}" for name in ("fastest", "has_graphs", "possible_backends")),
     "sb3_pvp.policies.onnx_builder",
     "sb3_pvp.policies.onnx_heads",
+    "sb3_pvp.policies.actors.sample_with_scores",
+    "sb3_pvp.policies.fighter_files.read_sb3_zip",
     "sb3_pvp.policies.restricted_pickle.Name",
 }
 

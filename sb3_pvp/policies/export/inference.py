@@ -17,7 +17,7 @@ from sb3_pvp.common.names import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ACTOR, CRITIC
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
-from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_with_scores
+from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_actions
 
 BACKENDS = ("torch", "compiled", "onnx")
 AUTO = "auto"
@@ -103,24 +103,19 @@ class TorchBackend:
         seen = th.from_numpy(observations.reshape(-1, *self._shape)).to(self.policy.device)
         if not isinstance(self._space, spaces.Dict):
             return seen
-        if not self.num_privileged:
-            return {OBSERVATION: seen}
         if privileged is None:
-            unknown = th.zeros(len(seen), self.frame_shape[0], self.num_privileged, device=seen.device)
-            return {OBSERVATION: seen, PRIVILEGED: unknown}
+            privileged = np.zeros((len(seen), self.frame_shape[0], self.num_privileged), np.float32)
         return {OBSERVATION: seen, PRIVILEGED: th.from_numpy(privileged).to(seen.device)}
 
 
-class CompiledBackend:
+class CompiledBackend(TorchBackend):
     """Runs the actor as `AutoregressiveActor` does, on the CPU; raises `ValueError` as `TorchBackend` does."""
 
     def __init__(self, policy: Any) -> None:
-        whole = TorchBackend(policy)
-        if whole.policy.device.type != "cpu":
+        super().__init__(policy)
+        if self.policy.device.type != "cpu":
             raise ValueError("the compiled back-end runs on the CPU only: take torch")
-        self.frame_shape, self.head_sizes = whole.frame_shape, whole.head_sizes
-        self.num_privileged, self.values = whole.num_privileged, whole.values
-        given = whole.policy._arguments, whole.policy.state_dict(), whole.policy.observation_space
+        given = self.policy._arguments, self.policy.state_dict(), self._space
         self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, *given)
 
     @th.inference_mode()
@@ -139,8 +134,8 @@ class CompiledBackend:
 def _sample(
     tables: HeadTables, latent: th.Tensor, masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Does `sample_with_scores` for one policy; log-probabilities are NaN where the policy computes NaN."""
-    actions, log_probs, scores = sample_with_scores([tables], [latent], masks, uniforms)
+    """Does `sample_actions` for one policy; log-probabilities are NaN where the policy computes NaN."""
+    actions, log_probs, scores = sample_actions([tables], [latent], masks, uniforms)
     log_probs[np.isnan(scores).any(axis=1)] = np.nan
     return actions, log_probs, scores
 
@@ -152,9 +147,9 @@ class OnnxBackend:
     """
 
     def __init__(self, path: str | Path, head_sizes: tuple[int, ...]) -> None:
-        if not has_graphs(path):
-            raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
         with ZipFile(path) as archive:
+            if not {ACTOR, CRITIC} <= {*archive.namelist()}:
+                raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
             self._actor, self._critic = (open_session(archive.read(name)) for name in (ACTOR, CRITIC))
         shapes = {each.name: each.shape for each in self._critic.get_inputs()}
         self.frame_shape = int(shapes[OBSERVATION][1]), int(shapes[OBSERVATION][2])
@@ -186,12 +181,6 @@ def open_session(graph: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_reuse = False  # the graphs have many small nodes: 5 % less time at batch 1, no more at 128
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-
-
-def has_graphs(path: str | Path) -> bool:
-    """Whether a model file contains ONNX graphs of actor and critic."""
-    with ZipFile(path) as archive:
-        return {ACTOR, CRITIC} <= {*archive.namelist()}
 
 
 def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:

@@ -136,9 +136,9 @@ class _HeadsModule(nn.Module):
         """Returns the outputs of `actor_graph` for the trunk's output ``(batch, inputs)``."""
         latent = th.cat([latent, mask.float()], 1) if self.sees_masks else latent
         logits = th.zeros(()) if self.direct is None else self.direct(latent).clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT)
-        bases = th.where(mask, logits, self.penalties).split(self.sizes, 1)
+        bases = th.split(th.where(mask, logits, self.penalties), [*self.sizes], 1)
         # A negative number becomes one that no cumulative probability exceeds, which selects the most likely entry.
-        thresholds = nn.functional.leaky_relu(uniform, -1e38).split(1, 1)
+        thresholds = th.split(nn.functional.leaky_relu(uniform, -1e38), 1, 1)
         chosen, probabilities = mask[:, :0].float(), []
         for head, (scores, threshold) in enumerate(zip(bases, thresholds, strict=True)):
             if self.effects[head].any():
@@ -338,7 +338,7 @@ def _with_branches(model: Any, heads: _HeadsModule) -> None:
             make.make_node("Identity", results[:1], results[1:]),
         ]
         infos = [make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results]
-        inside = [*outside, *deep.graph.node], "then", [], deep.graph.output, deep.graph.initializer
+        inside: Any = [*outside, *deep.graph.node], "then", [], deep.graph.output, deep.graph.initializer
         branches = {"then_branch": make.make_graph(*inside), "else_branch": make.make_graph(only, "else", [], infos)}
         node.CopyFrom(make.make_node("If", [has_choice], node.output, **branches))
     used = [each for each in model.opset_import if each.domain != _DOMAIN]
@@ -354,6 +354,5 @@ def _frame_shapes(policy: MaskableActorCriticPolicy) -> dict[str, tuple[int, int
     if OBSERVATION not in parts or parts.keys() - {OBSERVATION, PRIVILEGED}:
         raise ValueError(f"a graph needs an observation with the part {OBSERVATION!r} and no others, not {space}")
     frames, _ = frames_of(parts[OBSERVATION])
-    return {
-        key: (frames, int(np.prod(parts[key].shape)) // frames) for key in (OBSERVATION, PRIVILEGED) if key in parts
-    }
+    known = {key: parts[key] for key in (OBSERVATION, PRIVILEGED) if key in parts}
+    return {key: (frames, spaces.flatdim(part) // frames) for key, part in known.items()}

@@ -387,5 +387,6 @@ def _architecture(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _limits(array: NDArray[Any]) -> Limits:
-    values = np.where(np.isinf(array), None, array.astype(object)).ravel()
-    return values[0] if (values == values[0]).all() else tuple(values)  # type: ignore[no-any-return]
+    values = array.astype(object)
+    values[np.isinf(array)] = None
+    return values.flat[0] if (values == values.flat[0]).all() else tuple(values.flat)

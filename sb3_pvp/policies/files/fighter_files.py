@@ -1,4 +1,4 @@
-"""Fighter files, ``*.fighter``: policies in files that need not be trusted. `sb3_pvp.policies.files.reading` reads them.
+"""Fighter files, ``*.fighter``: policies in files that need not be trusted, see `sb3_pvp.policies.files.reading`.
 
 A fighter file is an uncompressed zip. ``fighter.json`` describes it and has the hashes of the other entries, of which
 ``policy.safetensors`` is always there; ``docs/fighter-files.md`` has the details. The same model gives the same bytes.

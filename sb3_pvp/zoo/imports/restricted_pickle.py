@@ -189,11 +189,13 @@ class _Unpickler(pickle._Unpickler):
     """Runs the instructions of a pickle; classes and objects are stand-ins."""
 
     # The unpickler in Python: the one in C allocates whatever memory an index of the memo asks for.
-    dispatch: ClassVar = {code: run for code, run in pickle._Unpickler.dispatch.items() if code not in _REFUSED}
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: run for code, run in pickle._Unpickler.dispatch.items() if code not in _REFUSED
+    }
 
     def load_empty_dictionary(self) -> None:
         """Pushes a `_Mapping`."""
-        self.append(_Mapping())
+        self.append(_Mapping())  # type: ignore[attr-defined]
 
     dispatch[pickle.EMPTY_DICT[0]] = load_empty_dictionary
 
