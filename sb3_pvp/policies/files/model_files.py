@@ -111,8 +111,7 @@ class PolicyFile:
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
-        if not isinstance(self.action_space, spaces.MultiDiscrete):
-            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
+        assert isinstance(self.action_space, spaces.MultiDiscrete)  # see `ModelOpponent`
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
