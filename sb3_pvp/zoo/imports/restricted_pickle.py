@@ -45,7 +45,7 @@ _MAX_VALUES, _MAX_DEPTH = 200_000, 50
 #: Instructions that no checkpoint has, and that would use classes of this process, hash what is too deep for that, or
 #: allocate what they ask for. All others only make values of what is in the pickle, or call a stand-in.
 _REFUSED = pickle.EXT1 + pickle.EXT2 + pickle.EXT4 + pickle.EMPTY_SET + pickle.ADDITEMS + pickle.FROZENSET
-_REFUSED += pickle.BYTEARRAY8 + pickle.NEXT_BUFFER + pickle.READONLY_BUFFER
+_REFUSED += pickle.DICT + pickle.BYTEARRAY8 + pickle.NEXT_BUFFER + pickle.READONLY_BUFFER
 
 
 @contextmanager

@@ -128,6 +128,8 @@ PROGRAMS = {
     "large bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",
     "a deep tuple": b"\x80\x02)" + b"\x85" * 100_000 + b".",
     "a deep key": b"\x80\x02})" + b"\x85" * 100_000 + b"Ns.",
+    "a deep key of the first protocol": b"\x80\x02()" + b"\x85" * 1_000_000 + b"Nd.",
+    "a deep entry of a set": b"\x80\x04\x8f()" + b"\x85" * 1_000_000 + b"\x90.",
     "a mark too few": b"\x80\x02t.",
     "an empty stack": b"\x80\x02.",
     "no end": b"\x80\x02N",
