@@ -105,9 +105,8 @@ class _Network:
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
         first = FirstLayer.split(heads, weight, bias, visible)
-        choices = weight[:0] if first.choices is None else first.choices
-        size = heads.rules.head_sizes[head]
-        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps, last, size)
+        choices = (weight[:0] if first.choices is None else first.choices).cpu().numpy()
+        return cls(first, first.bias.cpu().numpy(), choices, steps, last, heads.rules.head_sizes[head])
 
     @th.no_grad()
     def logits(
