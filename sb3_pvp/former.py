@@ -64,9 +64,7 @@ MODULES = {
     "sb3_pvp.policies.inference": "sb3_pvp.policies.export.inference",
     "sb3_pvp.policies.kernels": "sb3_pvp.policies.acting_kernels",
     "sb3_pvp.policies.model_files": "sb3_pvp.policies.files.model_files",
-    "sb3_pvp.policies.onnx_builder": "sb3_pvp.policies.export.onnx_builder",
     "sb3_pvp.policies.onnx_graph": "sb3_pvp.policies.export.onnx_graph",
-    "sb3_pvp.policies.onnx_heads": "sb3_pvp.policies.export.onnx_heads",
     "sb3_pvp.policies.restricted_pickle": "sb3_pvp.zoo.imports.restricted_pickle",
     "sb3_pvp.policies.upstream": "sb3_pvp.zoo.imports.pvp_ml",
     "sb3_pvp.ppo": "sb3_pvp.algorithms.ppo",
@@ -109,6 +107,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_opponent": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },
+    "sb3_pvp.policies.fighter_files": {"sb3_pvp.policies.files.reading": ("Fighter",)},
     "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
 }
 #: Former names of callbacks in configurations and saved runs.

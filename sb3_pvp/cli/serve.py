@@ -28,7 +28,7 @@ _MODELS = (
     "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
     "folder models, or without one all fighters that ship."
 )
-_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: the fastest, measured for each model."
+_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: compiled where that is possible."
 
 
 def serve(

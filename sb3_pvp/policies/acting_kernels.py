@@ -67,7 +67,8 @@ def sample_head(
 ) -> None:
     """Samples one head, whose entries are ``start`` to ``stop``, in all rows; arguments as in `sample_heads`.
 
-    It writes ``actions[:, head]``, adds to ``log_probs``, and to the scores of later heads.
+    It writes ``actions[:, head]``, adds to ``log_probs``, and to the scores of later heads. Dense, as part of a graph:
+    `sb3_pvp.policies.export.onnx_graph`.
     """
     # Indices instead of slices: counting references to a slice of each row would take longer than most heads do.
     flat, shares = scores.shape[1], np.empty(stop, np.float32)
@@ -121,6 +122,7 @@ def entropies_and_probabilities(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Returns the entropies of heads ``(batch, heads)`` and the probabilities of entries ``(batch, A)``.
 
+    Dense: `AutoregressiveHeads.reference` and `AutoregressiveHeads.probabilities`.
     ``scores (batch, A)`` are those that `sample_heads` returns, ``starts`` are the heads' first entries.
     """
     batch, flat = scores.shape
@@ -200,8 +202,8 @@ def normalize(
 ) -> None:
     """Writes ``(features - mean) * scale``, clipped to ``±clip``, into ``normalized (batch, columns)``.
 
-    ``features`` are ``(batch, frames, width)``, ``mean`` and ``scale (width,)``. Frame ``f`` begins at the column
-    ``first + f * stride``.
+    Dense: `RunningNormalizer.forward`. ``features`` are ``(batch, frames, width)``, ``mean`` and ``scale (width,)``.
+    Frame ``f`` begins at the column ``first + f * stride``.
     """
     high, low = np.float32(clip), np.float32(-clip)
     batch, frames, width = features.shape

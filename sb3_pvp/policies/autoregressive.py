@@ -114,7 +114,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         # Saved with the weights as given, so before the defaults below are filled in.
         names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
-        self.head_sizes = _head_sizes(action_space)
+        self.head_sizes = head_sizes_of(action_space)
         if optimizer_kwargs is None and optimizer_class is th.optim.Adam:
             optimizer_kwargs = {"eps": 1e-5, "fused": True}
         super().__init__(
@@ -364,7 +364,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         return masks.reshape(-1, flat).expand(batch, flat)
 
 
-def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
     """Returns the number of sub-actions of each head; a Discrete space has one head."""
     if isinstance(action_space, spaces.Discrete):
         return (int(action_space.n),)

@@ -78,6 +78,7 @@ class DependencyRules(nn.Module):
 
         Of a head without such an entry it is entry 0 (training.md §3.6). ``compiled`` is possible on the CPU only."""
         if not compiled:
+            # The same in Numba: `sb3_pvp.policies.learning_kernels.legal_entries`.
             chosen = self.one_hot(actions)
             legal = masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
             firsts, has_none = self.offsets[:-1], legal.float() @ self.membership == 0
@@ -208,6 +209,7 @@ class AutoregressiveHeads(nn.Module):
         """Returns log-probabilities ``(batch, heads, widest head)`` for flat logits and legal entries ``(batch, A)``.
 
         The logits matter where a head has a choice between several legal entries; elsewhere the only one is certain."""
+        # The same in Numba: `sb3_pvp.policies.learning_kernels.Conditionals`.
         rules = self.rules
         has_choice = legal.float() @ rules.membership > 1
         # Replaced, as no number that one could add is less than what a network may say.
@@ -314,6 +316,7 @@ class HeadGroup(nn.Module):
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
         ``(batch, extra inputs)``.
         """
+        # The same in Numba: `sb3_pvp.policies.learning_kernels.HeadInputs`, of rows with a choice only.
         hidden = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
         *hidden_layers, last = self.network
         for module in hidden_layers:

@@ -48,9 +48,9 @@ class Conditionals(th.autograd.Function):
 class HeadInputs(th.autograd.Function):
     """The inputs of heads ``(rows of the head, inputs + extra inputs)``, one tensor for each head, on given rows.
 
-    The arguments are the trunk's output ``(batch, inputs)``, extra inputs ``(batch, extra inputs)``, which of these
-    each head sees, float ``(heads, extra inputs)``, and the rows of each head, int ``(rows of the head,)``. Gradients
-    flow to the trunk's output.
+    Dense: `HeadGroup.forward`. The arguments are the trunk's output ``(batch, inputs)``, extra inputs ``(batch, extra
+    inputs)``, which of these each head sees, float ``(heads, extra inputs)``, and the rows of each head, int ``(rows of
+    the head,)``. Gradients flow to the trunk's output.
     """
 
     # PyTorch's own gradient of indexing rows adds them one by one, each with an operator.
@@ -73,7 +73,7 @@ class HeadInputs(th.autograd.Function):
 
 
 class FlatLogits(th.autograd.Function):
-    """Flat logits ``(batch, A)`` from those of some heads, each on some rows; 0 elsewhere.
+    """Flat logits ``(batch, A)`` from those of some heads, each on some rows; 0 elsewhere. Dense: `HeadGroup.forward`.
 
     The arguments are the size of the batch, where heads begin, int ``(heads + 1,)``, the heads, the rows of each, int
     ``(rows of the head,)``, and the logits of each ``(rows of the head, widest head)``.
@@ -139,7 +139,7 @@ def legal_entries(
 @njit(cache=True, error_model="numpy")
 def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     """Returns the rows in which any head has a choice; which of these rows each head has one in, those of the first
-    head first; and their number per head."""
+    head first; and their number per head. Dense: ``has_choice`` in `AutoregressiveHeads`."""
     batch, num_heads = len(legal), len(offsets) - 1
     rows, count = np.empty(batch, np.int64), 0
     has_choice, counts = np.empty((num_heads, batch), np.bool_), np.zeros(num_heads, np.int64)

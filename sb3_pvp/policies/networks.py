@@ -154,6 +154,7 @@ class RunningNormalizer(nn.Module):
 
     def forward(self, features: th.Tensor) -> th.Tensor:
         """Returns normalised features ``(..., num_features)``, clipped to ``±clip``."""
+        # The same in Numba: `sb3_pvp.policies.acting_kernels.normalize`.
         return ((features - self.mean) * self.scale()).clamp(-self.clip, self.clip)
 
     def scale(self) -> th.Tensor:
@@ -172,7 +173,7 @@ class RunningNormalizer(nn.Module):
             from sb3_pvp.policies.acting_kernels import observe  # Numba takes long to import
 
             observe(rows.numpy(), first, self.pending.numpy())
-        else:
+        else:  # the same in PyTorch
             wide = rows.double()
             sums = th.stack([th.ones_like(wide), wide, wide.square()]).sum(1)
             self.pending[:, first : first + rows.shape[1]] += sums

@@ -105,9 +105,8 @@ class _Network:
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
         first = FirstLayer.split(heads, weight, bias, visible)
-        choices = weight[:0] if first.choices is None else first.choices
-        size = heads.rules.head_sizes[head]
-        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps, last, size)
+        choices = (weight[:0] if first.choices is None else first.choices).cpu().numpy()
+        return cls(first, first.bias.cpu().numpy(), choices, steps, last, heads.rules.head_sizes[head])
 
     @th.no_grad()
     def logits(
@@ -181,18 +180,9 @@ class HeadTables:
 
 def sample_actions(
     tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Samples joint actions, int64 ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
-
-    Arguments are those of `sample_with_scores`.
-    """
-    return sample_with_scores(tables, latents, masks, uniforms)[:2]
-
-
-def sample_with_scores(
-    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """Does the same as `sample_actions`, and returns the scores ``(batch, A)`` of `kernels.sample_heads` as well.
+    """Samples joint actions, int64 ``(batch, heads)``; returns them, their log-probabilities ``(batch,)`` and scores
+    ``(batch, A)``, see `sb3_pvp.policies.acting_kernels.sample_heads`.
 
     Args:
         tables: one per policy; their keys must be equal.
@@ -270,7 +260,7 @@ class AutoregressiveDistribution(MaskableDistribution):
             if is_greedy:
                 uniforms[:, is_greedy] = -1.0
         self._refresh_tables()
-        actions, log_probs = sample_actions([self._tables], [latent.detach()], masks, uniforms)
+        actions, log_probs, _ = sample_actions([self._tables], [latent.detach()], masks, uniforms)
         return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
     def _refresh_tables(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,18 +18,15 @@ from sb3_pvp.players.opponents import ScriptedOpponent, known_opponents
 from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.export.inference import (
     AUTO,
-    MEASURED_BATCHES,
     Backend,
     Decisions,
     Flags,
     Floats,
-    fastest,
+    automatic_backend,
     open_backend,
-    possible_backends,
     random_batch,
 )
 
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ class ModelSource:
     device: str
 
     def open(self) -> OpenFighter:
-        """Implements `FighterSource.open`; with ``"auto"`` measures the possible back-ends."""
+        """Implements `FighterSource.open`."""
         from sb3_pvp.policies.files.model_files import load
         from sb3_pvp.policies.files.model_opponent import MASKABLE_PPO, load_opponent
 
@@ -117,16 +113,10 @@ class ModelSource:
             opponent = load_opponent(self.path, safe=True)
             form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
             return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))
-        if self.backend != AUTO:
-            backend = open_backend(self.backend, model, self.path)
-            backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
-            return ModelFighter(backend, self.backend, model)
-        backends = {name: open_backend(name, model, self.path) for name in possible_backends(model, self.path)}
-        name, timings = fastest(backends)
-        sizes = "/".join(map(str, MEASURED_BATCHES))
-        each = ", ".join(f"{one} {'/'.join(f'{ms:.2f}' for ms in timings[one])}" for one in timings)
-        logger.info("%s: %s is the fastest (ms for %s at once: %s)", self.path.name, name, sizes, each)
-        return ModelFighter(backends[name], name, model)
+        name = automatic_backend(model) if self.backend == AUTO else self.backend
+        backend = open_backend(name, model, self.path)
+        backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
+        return ModelFighter(backend, name, model)
 
 
 class ModelFighter:

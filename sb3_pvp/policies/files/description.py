@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -229,41 +228,31 @@ class Description(BaseModel):
         """Returns how many weights the layers have; ``sizes`` are those of the parts of an observation."""
         is_own = self.policy_class is AutoregressivePolicy
         parts = {key: size for key, size in sizes.items() if not is_own or key != ACTION_MASK}
-        everything = sum(parts.values())
-        public = everything - (parts.get(PRIVILEGED, 0) if is_own else 0)
-        extracted = _Chain(public)
+        hidden = parts.get(PRIVILEGED, 0) if is_own else 0
+        public, counted = sum(parts.values()) - hidden, 0
         if self.features_extractor is not None:
-            extracted = _Chain(*weights_of_extractor(self.observation_space, self._extractor()))
-        of_actor = extracted.through(self.features)
-        of_critic = replace(extracted, width=extracted.width + everything - public).through(self.features)
-        counted = of_actor.count + (0 if self.share_features_extractor else of_critic.count)
-        actor, critic = (
-            _Chain(each.width).through(layers) for each, layers in ((of_actor, self.actor), (of_critic, self.critic))
-        )
-        counted += actor.count + critic.count + critic.width
+            public, counted = weights_of_extractor(self.observation_space, self._extractor())
+        of_actor, count = _through(public, self.features)
+        of_critic, count_of_critic = _through(public + hidden, self.features)
+        counted = counted + count + (0 if self.share_features_extractor else counted + count_of_critic)
+        (actor, count), (critic, count_of_critic) = _through(of_actor, self.actor), _through(of_critic, self.critic)
+        counted += count + count_of_critic + critic
         if not is_own:
-            return counted + actor.width * flat
-        inputs = actor.width + flat * (self.autoregressive + self.future_masks)
+            return counted + actor * flat
+        inputs = actor + flat * (self.autoregressive + self.future_masks)
         for size, layers in zip(self.head_sizes, self.heads, strict=True):
             # Heads with hidden layers are as wide as the widest head.
-            counted += _Chain(inputs).through((*layers, Layer(size=max(self.head_sizes) if layers else size))).count
+            counted += _through(inputs, (*layers, Layer(size=max(self.head_sizes) if layers else size)))[1]
         return counted + 2 * flat * flat  # the rules between heads
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """Layers one after the other: the number of their last outputs, and of the weights of all."""
-
-    width: int
-    count: int = 0
-
-    def through(self, layers: Iterable[Layer]) -> _Chain:
-        """Adds layers."""
-        width, count = self.width, self.count
-        for layer in layers:
-            if layer.size:
-                width, count = layer.size, count + width * layer.size
-        return _Chain(width, count)
+def _through(width: int, layers: Iterable[Layer]) -> tuple[int, int]:
+    """Returns how many outputs layers behind each other have for ``width`` inputs, and how many weights."""
+    count = 0
+    for layer in layers:
+        if layer.size:
+            width, count = layer.size, count + width * layer.size
+    return width, count
 
 
 def contract_hash(contract: Contract) -> str:
@@ -398,5 +387,6 @@ def _architecture(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _limits(array: NDArray[Any]) -> Limits:
-    values = tuple(None if np.isinf(value) else float(value) for value in array.flat)
-    return values[0] if len({*values}) == 1 else values
+    values = array.astype(object)
+    values[np.isinf(array)] = None
+    return values.flat[0] if (values == values.flat[0]).all() else tuple(values.flat)

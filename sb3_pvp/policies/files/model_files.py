@@ -24,8 +24,8 @@ from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
-from sb3_pvp.policies.files.fighter_files import Fighter, read_fighter, read_sb3_zip
-from sb3_pvp.policies.files.registry import DATA, OPTIMIZER, TRAINING_ONLY, WEIGHTS, algorithm_of, data_of
+from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, data_of, read_fighter
+from sb3_pvp.policies.files.registry import TRAINING_ONLY, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor
 
@@ -80,20 +80,15 @@ class PolicyFile:
         else:
             file = find_model(source)
             self.name = str(file)
-            if safe or is_fighter(file):
-                self._take(_read_plain(file))
-                return
-        self._unpickle(file)
-
-    def _take(self, fighter: Fighter) -> None:
-        described = fighter.description
-        with _loading(self.name):
-            self._weights, self.content_hash = fighter.weights(), fighter.content_hash
-            self.arguments = described.arguments()
-            self.observation_space, self.action_space = described.observation_space, described.action_space
-        self.policy_class, self.frame_ages, self.game = described.policy_class, described.frame_ages, described.game
-
-    def _unpickle(self, file: Path | io.BytesIO) -> None:
+        if isinstance(file, Path) and (safe or is_fighter(file)):
+            fighter = read_fighter(file)
+            with _loading(self.name):
+                self._weights, self.content_hash = fighter.weights(), fighter.content_hash
+                known: Any = fighter.description
+                self.arguments = known.arguments()
+                self.policy_class, self.frame_ages, self.game = known.policy_class, known.frame_ages, known.game
+                self.observation_space, self.action_space = known.observation_space, known.action_space
+            return
         with _loading(self.name):
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(DATA))
@@ -116,8 +111,7 @@ class PolicyFile:
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
-        if not isinstance(self.action_space, spaces.MultiDiscrete):
-            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
+        assert isinstance(self.action_space, spaces.MultiDiscrete)  # see `ModelOpponent`
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
@@ -189,11 +183,6 @@ def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     return state
 
 
-def _read_plain(path: Path) -> Fighter:
-    """Reads a file without unpickling anything; the name decides what it is."""
-    return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
-
-
 def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> Any:
     """Loads a model for inference; to continue training use the algorithm's own ``load``, such as ``PvpPPO.load``.
 
@@ -222,7 +211,7 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
 def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> MaskablePPO:
     """Does the same as `load` for models of MaskablePPO."""
     if isinstance(file, Path) and (safe or is_fighter(file)):
-        fighter = _read_plain(file)
+        fighter = read_fighter(file)
         with _loading(str(file)):
             model = build(fighter.description, fighter.weights(), device)
             if (predictor := fighter.outcome_predictor()) is not None:

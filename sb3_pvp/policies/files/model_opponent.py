@@ -32,8 +32,8 @@ class MaskableOpponent(ModelOpponent):
     """
 
     def __init__(self, file: PolicyFile) -> None:
-        self.actor = file.actor()
         super().__init__((file.observation_space, file.action_space), file.content_hash, file.frame_ages, file.game)
+        self.actor = file.actor()
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
         """Returns random words, uint64 ``(N,)``."""
