@@ -126,26 +126,6 @@ def record_video(arguments: list[str] | None = None) -> None:
         runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
-def record_training(arguments: list[str] | None = None) -> None:
-    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.runs.saved_runs.record_training`."""
-    with _command("record_training", arguments) as arguments:
-        _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.runs.saved_runs import record_training as record
-
-        record(arguments, record_video)
-
-
-def push(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.push_to_hub`` with these arguments, by default those of the command line."""
-    with _command("push", arguments) as arguments:
-        if "--no-render" not in arguments:
-            _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.runs.saved_runs import patched_push_to_hub
-
-        with patched_push_to_hub():
-            runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
-
-
 def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, with the other arguments."""
     name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
@@ -183,7 +163,7 @@ def plots(arguments: list[str] | None = None) -> None:
 
 #: The commands of `python -m sb3_pvp.zoo`, by name.
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    command.__name__: command for command in (train, enjoy, record_video, record_training, plots, push)
+    command.__name__: command for command in (train, enjoy, record_video, plots)
 }
 
 

@@ -102,7 +102,7 @@ def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
     ("command", "error"),
     [
         (["trian"], "unknown command 'trian' (did you mean 'train'?). Known: "),
-        ([], "no command given. Known: train, enjoy, record_video, record_training, plots, push"),
+        ([], "no command given. Known: train, enjoy, record_video, plots"),
     ],
 )
 def test_an_unknown_command_is_one_line_and_exit_code_2(command: list[str], error: str) -> None:
