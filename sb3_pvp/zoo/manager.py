@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
+import shutil
 import sys
+import uuid
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from pprint import pprint
 from typing import Any
 
+import gymnasium
 import torch
 import yaml
 from gymnasium import Env
@@ -33,6 +36,7 @@ from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
@@ -61,42 +65,54 @@ from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 _EVALUATION = 64, 64
 #: The same where every environment needs a process or a server connection, as in rl-zoo3.
 _COSTLY_EVALUATION = 5, 1
+#: Arguments of rl-zoo3's experiment manager that are options of another name.
+_OPTIONS = {
+    "env_id": "env",
+    "n_eval_episodes": "eval_episodes",
+    "vec_env_type": "vec_env",
+    "config": "conf_file",
+    "show_progress": "progress",
+}
 
 
 class PvpExperimentManager(SweepingManager):
     """`rl_zoo3.exp_manager.ExperimentManager` with the same arguments; our own options are attributes of ``args``.
 
-    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.tracked``
-    tracks the run in W&B, as does ``args.track`` when rl-zoo3's own command has already opened a W&B run.
+    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.track``
+    tracks the run in W&B; rl-zoo3's own command has opened a W&B run before.
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._refusals = refusals if is_ours(env_id) else nullcontext
         self._resume = getattr(args, "resume", None)
-        track = getattr(args, "track", False) or getattr(args, "tracked", False)
-        self._tracking = Tracking() if track else None
+        self._tracking = Tracking() if getattr(args, "track", False) else None
         self._stopped_run: StoppedRun | None = None
         self._was_stopped = False
-        self._checked_envs: list[tuple[Any, Env[Any, Any] | None]] = []
         self._num_actors = 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
                 raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        args = argparse.Namespace(**{**vars(args), "track": track})
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
         if self._tracking and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if self._is_ours:
-            from sb3_pvp.envs import PvpVecEnv
-
             self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
             # For networks this small, the overhead of more threads exceeds their benefit.
             if getattr(args, "num_threads", -1) < 1:
                 torch.set_num_threads(1)
+
+    @classmethod
+    def from_options(cls, given: argparse.Namespace) -> PvpExperimentManager:
+        """Returns the manager for the options of rl-zoo3's ``train`` and ours."""
+        values = {"args": given, "uuid_str": f"_{uuid.uuid4()}" if given.uuid else "", **vars(given)}
+        _, *names = inspect.signature(super(SweepingManager, cls).__init__).parameters
+        return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
+
+    def _refusals(self) -> AbstractContextManager[None]:
+        return refusals() if self._is_ours else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the hyperparameters as `SweepingManager` does, and checks those for environments of this package.
@@ -108,25 +124,19 @@ class PvpExperimentManager(SweepingManager):
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
             if self._actors and ALGOS[self.algo] is not PvpPPO:
-                raise Refusal("--actors and --synchronous are for --algo maskable_ppo")
+                raise Refusal(f"--actors and --synchronous are for --algo {ALGO}")
             hyperparams.update(self._actors)
-            is_cheap = False
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
+            fights, num_parallel = _COSTLY_EVALUATION
             if self._is_ours:
-                environments = [hyperparams.get("env_kwargs", self.env_kwargs)]
-                environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
-                one_world = self.vec_env_class is not WorkerVecEnv
-                initial_model = self.trained_agent if self.continue_training else ""
-                game = (ALGOS[self.algo], self.env_name.gym_id)
-                made = check_hyperparams(hyperparams, *game, environments, one_world, initial_model)
-                self._checked_envs = list(zip(environments, made, strict=True))
-                is_cheap = one_world and self._env_kwargs({"env_kwargs": environments[-1]}).get("world", "sim") == "sim"
-                if is_cheap and ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
-                    hyperparams.setdefault("actors", AUTO_ACTORS)
-        pprint(hyperparams)
+                check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
+                played = self._env_kwargs({"env_kwargs": self._eval_env_kwargs_args or hyperparams.get("env_kwargs")})
+                if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
+                    fights, num_parallel = _EVALUATION
+                    if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
+                        hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
-        fights, num_parallel = _EVALUATION if is_cheap else _COSTLY_EVALUATION
         self.n_eval_episodes = self.n_eval_episodes or fights
         self.n_eval_envs = self.n_eval_envs or min(num_parallel, self.n_eval_episodes)
         if self._resume:
@@ -164,17 +174,24 @@ class PvpExperimentManager(SweepingManager):
         return processed
 
     def setup_experiment(self) -> Any:
-        """Creates the model and everything it needs for training; a failure also finishes the W&B run."""
+        """Creates the model and everything it needs for training; if that fails, it leaves no folder behind."""
         try:
             with self._refusals():
                 return super().setup_experiment()
-        except BaseException:
+        except BaseException as error:
             if self._tracking:
                 self._tracking.finish(exit_code=1)
+            if self._is_ours and not self._stopped_run:
+                shutil.rmtree(self.save_path, ignore_errors=True)
+                with suppress(OSError):
+                    os.removedirs(self.log_path)  # the log folder too, if it is empty
+            # What a wrapper or a policy raises for arguments that it does not have, or of the wrong type.
+            if self._is_ours and isinstance(error, (ImportError, AttributeError, AssertionError, TypeError)):
+                raise Refusal(f"impossible hyperparameters: {error}") from error
             raise
 
     def create_log_folder(self) -> None:
-        """Creates the run folder, with the next number if another process has just taken this one, and starts W&B."""
+        """Creates the run folder, with the next number if another process has just taken this one."""
         folder = Path(self.save_path)
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
         while not self._stopped_run:
@@ -185,12 +202,6 @@ class PvpExperimentManager(SweepingManager):
                 folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
         self.save_path, self.params_path = str(folder), str(folder / self.env_name)
         if self._tracking:
-            try:
-                self._tracking.start(self.args, self._saved_hyperparams, folder)
-            except Refusal:
-                with suppress(OSError):  # removes a new folder, which is empty; that of a resumed run is not
-                    os.removedirs(folder)
-                raise
             self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
         super().create_log_folder()  # type: ignore[no-untyped-call]
 
@@ -211,14 +222,16 @@ class PvpExperimentManager(SweepingManager):
 
     def create_envs(self, n_envs: int, eval_env: bool = False, no_log: bool = False) -> VecEnv:
         """Creates environments as the base class does; rows of one `PvpVecEnv` share a single environment."""
-        is_one_world = self._is_ours and self._vec_env_type == "dummy" and self.env_wrapper is None
+        spec = gymnasium.spec(self.env_name.gym_id)
+        is_plain = self.env_wrapper is None and spec.max_episode_steps is None and not spec.additional_wrappers
+        is_one_world = self._is_ours and self._vec_env_type == "dummy" and is_plain
         with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
             env: VecEnv = super().create_envs(n_envs, eval_env, no_log)
             return env
 
     def _make_vec_env(
         self,
-        make_env: Callable[..., Env[Any, Any]],
+        make_env: object,
         n_envs: int,
         seed: int,
         env_kwargs: dict[str, Any],
@@ -226,13 +239,13 @@ class PvpExperimentManager(SweepingManager):
         monitor_kwargs: dict[str, Any],
         **_: Any,
     ) -> VecEnv:
-        """Replaces SB3's ``make_vec_env`` if rows share an environment; reuses that of `read_hyperparameters`."""
-        known = (env for kwargs, env in self._checked_envs if env is not None and kwargs == env_kwargs)
-        env = next(known, None) or make_env(**env_kwargs)
-        monitor = Monitor(env, monitor_dir and str(Path(monitor_dir, "0")), **monitor_kwargs)  # one file for all rows
-        vec_env: VecEnv = self.vec_env_class([lambda: monitor] * n_envs)
-        vec_env.seed(seed)
-        return vec_env
+        """Replaces SB3's ``make_vec_env``, which makes a single environment for each row, if rows share a world."""
+        unused: Env[Any, Any] = Env()  # whose name the monitor writes; one file for all rows
+        unused.spec = gymnasium.spec(self.env_name.gym_id)
+        monitor = Monitor(
+            unused, monitor_dir and str(Path(monitor_dir, "0")), **monitor_kwargs
+        )  # one file for all rows
+        return PvpVecEnv(n_envs, seed=seed, monitor=monitor, **self._env_kwargs({"env_kwargs": env_kwargs}))
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
@@ -244,6 +257,10 @@ class PvpExperimentManager(SweepingManager):
         return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
+        pprint({**saved_hyperparams, **self._actors})
+        # Not before all has been made: what is impossible must not open a run of W&B.
+        if self._tracking:
+            self._tracking.start(self.args, saved_hyperparams, Path(self.save_path))
         if self._stopped_run is None:  # a resumed run keeps its files
             super()._save_config(saved_hyperparams)
 

@@ -77,7 +77,7 @@ def test_fights_cannot_be_shown_without_pygame(
         (["--load-checkpoint", "111"], "has no such checkpoint; available ones, by steps: 0, 320, 640, 960"),
         (["--exp-id", "7"], "there is no run of maskable_ppo on NhEnv in"),
         (["-f", "elsewhere"], "there is no run of maskable_ppo on NhEnv in elsewhere/maskable_ppo"),
-        (["--env-kwargs", "oponent:1"], "unknown argument of NhEnv 'oponent' (did you mean 'opponent'?)"),
+        (["--env-kwargs", "oponent:1"], "unknown argument of an environment 'oponent' (did you mean 'opponent'?)"),
         (["--env-kwargs", "opponent:'xx'"], "unknown opponent 'xx'"),
         (["--device", "nodev"], "--device nodev cannot be used"),
         (["--gym-packages", "nosuch"], "--gym-packages takes names of Python packages"),
@@ -116,7 +116,7 @@ def test_a_damaged_model(command: str, logs: Path, tmp_path: Path, capsys: pytes
 def test_wrong_arguments_of_a_video(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         zoo.record_video([*NH, "-f", str(logs), "--env-kwargs", "oponent:1"])
-    assert "record_video: error: unknown argument of NhEnv 'oponent'" in capsys.readouterr().err
+    assert "record_video: error: unknown argument of an environment 'oponent'" in capsys.readouterr().err
 
 
 def test_others_are_left_to_rl_zoo3(tmp_path: Path) -> None:
@@ -181,29 +181,9 @@ def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["plot_train", "-e", "NhEnv", "-f", "nofolder"], "plot_train needs -f FOLDER"),
-        (["plot_train", "-e", "NhEnvv", "-f", "logs"], "there is nothing to plot: no run of -a and -e in -f has"),
-        (["plot_train", "-e", "NhEnv", "-f", "logs"], "as many episodes in its *.monitor.csv as -w, by default 100"),
-        (["all_plots", "-e", "NhEnvv", "-f", "logs"], "all_plots needs -f FOLDER"),
-        (["all_plots", "-e", "NhEnv", "-f", "bare"], "all_plots needs -f FOLDER"),
-        (["all_plots", "-e", "NhEnv"], "all_plots needs -f FOLDER"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_plots_of_nothing(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "bare/maskable_ppo/NhEnv_1").mkdir(parents=True)
-    write_evaluations(tmp_path / "logs/maskable_ppo/NhEnv_1", 2)
-    monkeypatch.chdir(tmp_path)
-    assert message in outcome_of_plot([*arguments, "-a", "maskable_ppo"], capsys)
+def test_a_plot_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    line = outcome_of_plot(["plot_train", "-e", "NhEnv", "-f", "nofolder", "-a", "maskable_ppo"], capsys)
+    assert line.startswith("plots: error: plot_train found nothing to plot, see plot_train --help")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
@@ -217,12 +197,7 @@ def test_plot_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "No such file" in outcome_of_plot(from_file, capsys)
     (tmp_path / "gathered.pkl").write_text("no pickle")
     assert "UnpicklingError" in outcome_of_plot([*from_file, "-iqm"], capsys)
-    write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 1)
-    zoo.plots(gather)
-    assert "needs a file that all_plots -o wrote for two or more runs" in outcome_of_plot(from_file, capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 3)
-    zoo.plots(gather)
-    assert "needs a file that all_plots -o wrote for two or more runs" in outcome_of_plot(from_file, capsys)
     write_evaluations(tmp_path / "maskable_ppo/NhEnv_2", 3)
     zoo.plots(gather)
     zoo.plots(from_file)

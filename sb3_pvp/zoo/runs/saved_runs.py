@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.algorithms.presets import is_ours
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.zoo.runs.resume import checkpoints_in, is_whole, steps_of
-from sb3_pvp.zoo.validation import checked_env
 
 # rl-zoo3's own functions: this module is imported before `sb3_pvp.zoo.install` replaces them.
 _stock_model_path: Any = utils.get_model_path
@@ -79,17 +79,15 @@ def create_test_env(
 ) -> VecEnv:
     """Replaces `rl_zoo3.utils.create_test_env` to create our environments as in training, as a `PvpVecEnv`.
 
-    rl-zoo3 itself ignores the ``env_kwargs`` of a yaml file for videos and the hub. Raises `Refusal` for invalid
-    ``env_kwargs``.
+    rl-zoo3 itself ignores the ``env_kwargs`` of a yaml file for videos. Raises `Refusal` for invalid ``env_kwargs``.
     """
-    if is_ours(env_id):
+    ours = is_ours(env_id)
+    if ours:
         from sb3_pvp.envs import PvpVecEnv
 
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
-        with refusals():
-            checked_env(env_id, env_kwargs)
         vec_env_cls = vec_env_cls or PvpVecEnv
-    env: VecEnv = _stock_test_env(
-        env_id, *arguments, hyperparams=hyperparams, env_kwargs=env_kwargs, vec_env_cls=vec_env_cls, **keywords
-    )
-    return env
+    keywords |= {"hyperparams": hyperparams, "env_kwargs": env_kwargs, "vec_env_cls": vec_env_cls}
+    with refusals() if ours else nullcontext():
+        env: VecEnv = _stock_test_env(env_id, *arguments, **keywords)
+        return env
