@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from pprint import pprint
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import torch
@@ -55,7 +55,7 @@ from sb3_pvp.zoo.runs.resume import (
     stopped_run,
     warn_if_inexact,
 )
-from sb3_pvp.zoo.runs.tracking import EVENTS, Tracking
+from sb3_pvp.zoo.runs.tracking import EVENTS, finish_tracking, start_tracking
 from sb3_pvp.zoo.sweeps.sweeping_manager import SweepingManager
 from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
@@ -83,9 +83,10 @@ class PvpExperimentManager(SweepingManager):
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._resume = getattr(args, "resume", None)
-        self._tracking = Tracking() if getattr(args, "track", False) else None
+        self._resume: str | None = getattr(args, "resume", None)
+        self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
+        self._new_folder: Path | None = None  # if this process has created it
         self._was_stopped = False
         self._num_actors = 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
@@ -96,7 +97,7 @@ class PvpExperimentManager(SweepingManager):
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
-        if self._tracking and self.optimize_hyperparameters:
+        if self._track and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if self._is_ours:
             self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
@@ -141,7 +142,6 @@ class PvpExperimentManager(SweepingManager):
         self.n_eval_envs = self.n_eval_envs or min(num_parallel, self.n_eval_episodes)
         if self._resume:
             self._select_stopped_run(self._resume, saved)
-        self._saved_hyperparams = saved
         return hyperparams, saved
 
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
@@ -179,10 +179,10 @@ class PvpExperimentManager(SweepingManager):
             with self._refusals():
                 return super().setup_experiment()
         except BaseException as error:
-            if self._tracking:
-                self._tracking.finish(exit_code=1)
-            if self._is_ours and not self._stopped_run:
-                shutil.rmtree(self.save_path, ignore_errors=True)
+            if self._track:
+                finish_tracking(exit_code=1)
+            if self._new_folder:
+                shutil.rmtree(self._new_folder, ignore_errors=True)
                 with suppress(OSError):
                     os.removedirs(self.log_path)  # the log folder too, if it is empty
             # What a wrapper or a policy raises for arguments that it does not have, or of the wrong type.
@@ -194,14 +194,14 @@ class PvpExperimentManager(SweepingManager):
         """Creates the run folder, with the next number if another process has just taken this one."""
         folder = Path(self.save_path)
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
-        while not self._stopped_run:
+        while not self._stopped_run and not self._new_folder:
             try:
                 folder.mkdir(parents=True)
-                break
+                self._new_folder = folder
             except FileExistsError:
                 folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
         self.save_path, self.params_path = str(folder), str(folder / self.env_name)
-        if self._tracking:
+        if self._track:
             self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
         super().create_log_folder()  # type: ignore[no-untyped-call]
 
@@ -215,7 +215,7 @@ class PvpExperimentManager(SweepingManager):
             super().create_callbacks()
         # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
-        if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
+        if self._track and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
@@ -226,8 +226,7 @@ class PvpExperimentManager(SweepingManager):
         is_plain = self.env_wrapper is None and spec.max_episode_steps is None and not spec.additional_wrappers
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and is_plain
         with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
-            env: VecEnv = super().create_envs(n_envs, eval_env, no_log)
-            return env
+            return cast("VecEnv", super().create_envs(n_envs, eval_env, no_log))
 
     def _make_vec_env(
         self,
@@ -259,8 +258,8 @@ class PvpExperimentManager(SweepingManager):
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         pprint({**saved_hyperparams, **self._actors})
         # Not before all has been made: what is impossible must not open a run of W&B.
-        if self._tracking:
-            self._tracking.start(self.args, saved_hyperparams, Path(self.save_path))
+        if self._track:
+            start_tracking(self.args, saved_hyperparams, Path(self.save_path))
         if self._stopped_run is None:  # a resumed run keeps its files
             super()._save_config(saved_hyperparams)
 
@@ -334,8 +333,8 @@ class PvpExperimentManager(SweepingManager):
             reason = "the process of an environment has ended (see above for its error, if there was one)"
         if has_begun or reason is not None:
             model.save(f"{self.save_path}/interrupted_model")
-        if self._tracking:
-            self._tracking.finish(exit_code=1)
+        if self._track:
+            finish_tracking(exit_code=1)
         if reason is not None:
             so_far = f"{self.save_path}/interrupted_model.zip"
             raise TrainingInterrupted(f"{reason}; the model so far was saved as {so_far}") from error
@@ -351,11 +350,11 @@ class PvpExperimentManager(SweepingManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
-        if self._tracking:
+        if self._track:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):
                     callback.publish(model)  # has been done already, unless training was interrupted
-            self._tracking.finish()
+            finish_tracking()
         if self._was_stopped and hasattr(self.args, "resume"):  # rl-zoo3's own command would show a traceback
             if run := stopped_run(Path(self.save_path)):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)

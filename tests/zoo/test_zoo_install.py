@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from sb3_pvp import zoo
 from sb3_pvp.algorithms import presets as hyperparams
 from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.zoo.manager import PvpExperimentManager
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
@@ -96,6 +97,18 @@ def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
     experiment._preprocess_hyperparams(dict(settings))
     assert experiment.create_envs(1, eval_env=True).get_attr("settings")[0].opponent == "scripted"
     assert experiment.create_envs(1).get_attr("settings")[0].opponent == "noop"
+
+
+def test_a_run_that_cannot_begin_removes_its_own_folder_only(tmp_path: Path) -> None:
+    experiment = manager(tmp_path / "logs", verbose=0, hyperparams={"gama": 1})
+    taken = tmp_path / "logs/maskable_ppo/NhEnv_1"  # meanwhile, by another process
+    taken.mkdir(parents=True)
+    with pytest.raises(Refusal, match="gama"):
+        experiment.setup_experiment()
+    experiment = manager(tmp_path / "logs", verbose=0, hyperparams={"env_kwargs.opponent": "nobody"})
+    with pytest.raises(Refusal, match="nobody"):
+        experiment.setup_experiment()
+    assert [*taken.parent.iterdir()] == [taken]
 
 
 @pytest.mark.parametrize(
