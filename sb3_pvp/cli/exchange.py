@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, print_result
+from sb3_pvp.cli.tables import AsJson, print_result
 
 
 def export(

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sb3_pvp.cli.tables import AsJson, print_result
 from sb3_pvp.cli.usage import (
-    AsJson,
     GameName,
     Jobs,
     Opponent,
@@ -20,7 +20,6 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
-    print_result,
     progress,
     use_one_thread,
     watched,

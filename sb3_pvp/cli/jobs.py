@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, JobsFolder, print_result, progress, table
+from sb3_pvp.cli.tables import AsJson, Column, print_table
+from sb3_pvp.cli.usage import JobsFolder, progress
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.stop_signals import deferring, uninterrupted
 
@@ -82,15 +83,21 @@ def start(
 @jobs.command("list")
 def list_(folder: JobsFolder = _FOLDER, as_json: AsJson = False) -> None:
     """List all jobs, including finished ones."""
-    found, text = _jobs(folder).all(), f"no jobs in {folder}"
-    rows: list[list[object]] = [["id", "name", "state", "exit", "pid", "started", "for", "command"]]
-    for job, state, code, ended_at in found:
+    now = time.time()
+    columns: dict[str, Column] = {
+        "id": "{id}",
+        "name": "{name}",
+        "state": "{state}",
+        "exit": "{exit_code}",
+        "pid": lambda job: job["pid"] if job["state"] == "running" else None,
+        "started": lambda job: datetime.fromtimestamp(job["started_at"]).isoformat(" ", "seconds"),
         # "lost": it is gone without a trace of when, for instance after a reboot.
-        took = None if state == "lost" else timedelta(seconds=int((ended_at or time.time()) - job.started_at))
-        started = datetime.fromtimestamp(job.started_at).isoformat(" ", "seconds")
-        pid = job.pid if state == "running" else None
-        rows.append([job.id, job.name, state, code, pid, started, took, shlex.join(job.command)])
-    print_result({"jobs": [each.as_dict() for each in found]}, table(rows) if found else text, as_json)
+        "for": lambda job: (
+            None if job["state"] == "lost" else timedelta(seconds=int((job["ended_at"] or now) - job["started_at"]))
+        ),
+        "command": lambda job: shlex.join(job["command"]),
+    }
+    print_table("jobs", [each.as_dict() for each in _jobs(folder).all()], columns, as_json, f"no jobs in {folder}")
 
 
 @jobs.command("logs")

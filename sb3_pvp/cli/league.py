@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sb3_pvp.cli.tables import AsJson, OutFile, print_result, write
 from sb3_pvp.cli.usage import (
     OLDER_NAMES,
-    AsJson,
     GameName,
     Jobs,
-    OutFile,
     ResetParams,
     Seed,
     World,
     json_object,
-    print_result,
     progress,
     resumable,
     say_processes,
     use_one_thread,
-    write,
 )
 from sb3_pvp.common.errors import refusals
 from sb3_pvp.common.names import require_known

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.models import fight_the_shipped
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table, use_one_thread, watched
+from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.cli.usage import NumTimesteps, Seed, use_one_thread, watched
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.names import require_known
 from sb3_pvp.game import HOME_GAME
@@ -104,8 +105,8 @@ def presets(
         print_result(_preset_summary(preset) | {"hyperparams": hyperparams}, text, as_json)
         return
     found = [_preset_summary(preset) for preset in known.presets().values()]
-    rows = [["name", "algorithm", "game", "purpose"], *(each.values() for each in found)]
-    print_result({"presets": found}, table(rows), as_json)
+    columns = {"name": "{name}", "algorithm": "{algo}", "game": "{game}", "purpose": "{purpose}"}
+    print_table("presets", found, columns, as_json)
 
 
 def runs(
@@ -120,13 +121,16 @@ def runs(
     from sb3_pvp.matches.curves import find_runs
 
     found = [_run_summary(run) for run in find_runs([str(folder)])]
-    rows = [["run", "game", "preset", "steps", "started", "last evaluation", "state"]]
-    for run in found:
-        steps = f"{run['steps']:,}" + (f" of {run['n_timesteps']:,}" if run["n_timesteps"] else "")
-        evaluation = f"{run['evaluation']['value']:.3g} ({run['evaluation']['metric']})" if run["evaluation"] else ""
-        started = run["begun"].replace("T", " ")
-        rows.append([run["run"], run["game"], run["preset"], steps, started, evaluation, run["state"]])
-    print_result({"runs": found}, table(rows), as_json)
+    columns: dict[str, Column] = {
+        "run": "{run}",
+        "game": "{game}",
+        "preset": "{preset}",
+        "steps": lambda run: f"{run['steps']:,}" + (f" of {run['n_timesteps']:,}" if run["n_timesteps"] else ""),
+        "started": lambda run: run["begun"].replace("T", " "),
+        "last evaluation": lambda run: run["evaluation"] and "{value:.3g} ({metric})".format(**run["evaluation"]),
+        "state": "{state}",
+    }
+    print_table("runs", found, columns, as_json)
 
 
 def plot(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, print_result, progress, table, write
+from sb3_pvp.cli.tables import AsJson, OutFile, print_result, table, write
+from sb3_pvp.cli.usage import NumTimesteps, progress
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.
 StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
 PresetName = Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")]
+_COLUMNS = {"trial": "{trial}", "state": "{state}", "value": "{value:.4f}", "took": "{took}"}
 
 
 @sweep.command("list")
@@ -32,11 +34,7 @@ def list_studies(storage: Storage, as_json: AsJson = False) -> None:
         states = ", ".join(f"{count} {state}" for state, count in study["trials"].items() if count) or "no trials"
         best = "" if study["best"] is None else f"; best: trial {study['best']['trial']}, {study['best']['value']:.4f}"
         lines.append(f"{study['name']}: {states}{best}")
-        rows = [["trial", "state", "value", "took"]]
-        for trial in study["all"]:
-            value = "" if trial["value"] is None else f"{trial['value']:.4f}"
-            rows.append([str(trial["trial"]), trial["state"], value, trial["took"] or ""])
-        lines += table(rows).splitlines() if study["all"] else []
+        lines += table(study["all"], _COLUMNS).splitlines() if study["all"] else []
     print_result({"studies": studies}, "\n".join(lines), as_json)
 
 
