@@ -44,8 +44,7 @@ from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
-    FirstCallback,
-    LastCallback,
+    RunCallbacks,
     StoppedRun,
     choose_run,
     continue_counting,
@@ -135,6 +134,8 @@ class PvpExperimentManager(SweepingManager):
                 played = self._env_kwargs({"env_kwargs": self._eval_env_kwargs_args or hyperparams.get("env_kwargs")})
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
+                    if self.optimize_hyperparameters:  # or it would show in the first trial only
+                        gymnasium.make(self.env_name.gym_id, **played).close()
                     if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
                         hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
@@ -223,27 +224,18 @@ class PvpExperimentManager(SweepingManager):
     def create_envs(self, n_envs: int, eval_env: bool = False, no_log: bool = False) -> VecEnv:
         """Creates environments as the base class does; rows of one `PvpVecEnv` share a single environment."""
         spec = gymnasium.spec(self.env_name.gym_id)
-        is_plain = self.env_wrapper is None and spec.max_episode_steps is None and not spec.additional_wrappers
-        is_one_world = self._is_ours and self._vec_env_type == "dummy" and is_plain
+        wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
+        is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
         with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
             return cast("VecEnv", super().create_envs(n_envs, eval_env, no_log))
 
     def _make_vec_env(
-        self,
-        make_env: object,
-        n_envs: int,
-        seed: int,
-        env_kwargs: dict[str, Any],
-        monitor_dir: str | None,
-        monitor_kwargs: dict[str, Any],
-        **_: Any,
+        self, make_env: object, n_envs: int, seed: int, env_kwargs: Any, monitor_dir: str | None, **others: Any
     ) -> VecEnv:
-        """Replaces SB3's ``make_vec_env``, which makes a single environment for each row, if rows share a world."""
-        unused: Env[Any, Any] = Env()  # whose name the monitor writes; one file for all rows
+        """Replaces SB3's ``make_vec_env``, which makes an environment for each row: here all rows share a world."""
+        unused: Env[Any, Any] = Env()  # whose name the monitor writes into the one file of all rows
         unused.spec = gymnasium.spec(self.env_name.gym_id)
-        monitor = Monitor(
-            unused, monitor_dir and str(Path(monitor_dir, "0")), **monitor_kwargs
-        )  # one file for all rows
+        monitor = Monitor(unused, monitor_dir and str(Path(monitor_dir, "0")), **others["monitor_kwargs"])
         return PvpVecEnv(n_envs, seed=seed, monitor=monitor, **self._env_kwargs({"env_kwargs": env_kwargs}))
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
@@ -289,18 +281,18 @@ class PvpExperimentManager(SweepingManager):
         keywords: dict[str, Any] = {}
         if self.log_interval != -1:  # as in the base class; -2 disables logging
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
-        last = LastCallback()
 
         def save() -> None:
             model.save(f"{self.save_path}/{self.env_name}")
             (run / UNFINISHED).touch()
 
-        with last.deferring():  # also until the checkpoint is saved: there may be a second signal
+        callbacks = RunCallbacks(self.callbacks, save)
+        with callbacks.deferring():  # also until the checkpoint is saved: there may be a second signal
             try:
                 with running(run):
                     model.learn(
                         n_timesteps,
-                        callback=[FirstCallback(last, save), *self.callbacks, last],
+                        callbacks,
                         tb_log_name=run.name,
                         reset_num_timesteps=not (self.continue_training and self._is_ours),
                         **keywords,
@@ -308,12 +300,12 @@ class PvpExperimentManager(SweepingManager):
                     (run / UNFINISHED).unlink(missing_ok=True)
             except (KeyboardInterrupt, Exception) as error:
                 # A signal may reach other processes as well, whose end then raises another error here.
-                if isinstance(error, Exception) and not last.interrupted:
-                    self._save_and_raise(model, error, last.has_begun)
+                if isinstance(error, Exception) and not callbacks.interrupted:
+                    self._save_and_raise(model, error, callbacks.has_begun)
                 self._was_stopped = True
-                if last.resumes_at is not None and isinstance(model, PvpPPO):
+                if callbacks.resumes_at is not None and isinstance(model, PvpPPO):
                     # The rollout in progress is discarded: the run will resume at its start.
-                    model.num_timesteps, model.trained_rollouts = last.resumes_at
+                    model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
                     with uninterrupted():
                         model.save(run / CHECKPOINTS / file_name(learner(model)))
                 drop_lost_outputs()

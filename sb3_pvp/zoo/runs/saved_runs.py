@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
@@ -21,7 +21,13 @@ _stock_test_env: Any = utils.create_test_env
 
 
 def get_model_path(
-    exp_id: int, folder: str, algo: str, env_name: EnvironmentName, *which: Any, **keywords: Any
+    exp_id: int,
+    folder: str,
+    algo: str,
+    env_name: EnvironmentName,
+    load_best: bool = False,
+    load_checkpoint: int | None = None,
+    load_last_checkpoint: bool = False,
 ) -> tuple[str, str, str]:
     """Replaces `rl_zoo3.utils.get_model_path` to also find the checkpoints of `MaskableCheckpointCallback`.
 
@@ -29,16 +35,14 @@ def get_model_path(
     `Refusal` if there is no such model or if it is damaged.
     """
     if not is_ours(env_name.gym_id):
-        found: tuple[str, str, str] = _stock_model_path(exp_id, folder, algo, env_name, *which, **keywords)
-        return found
-    names = ("load_best", "load_checkpoint", "load_last_checkpoint")
-    load_best, load_checkpoint, load_last = map({**dict(zip(names, which, strict=False)), **keywords}.get, names)
+        which = load_best, load_checkpoint, load_last_checkpoint
+        return cast("tuple[str, str, str]", _stock_model_path(exp_id, folder, algo, env_name, *which))
     run = run_folder(exp_id, folder, algo, env_name)
     saved = checkpoints_in(run)
     kind, model = "final-model", run / f"{env_name}.zip"
     if load_best:
         kind, model = "best-model", run / "best_model.zip"
-    elif load_checkpoint is not None or load_last:
+    elif load_checkpoint is not None or load_last_checkpoint:
         steps = max(saved, default=None) if load_checkpoint is None else load_checkpoint
         if steps not in saved:
             kept = ", ".join(map(str, sorted(saved))) or "none"
