@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from pprint import pprint
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import torch
@@ -227,7 +227,7 @@ class PvpExperimentManager(SweepingManager):
         wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
         with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
-            return cast("VecEnv", super().create_envs(n_envs, eval_env, no_log))
+            return super().create_envs(n_envs, eval_env, no_log)
 
     def _make_vec_env(
         self, make_env: object, n_envs: int, seed: int, env_kwargs: Any, monitor_dir: str | None, **others: Any

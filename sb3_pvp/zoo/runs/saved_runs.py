@@ -1,9 +1,11 @@
-"""Models and environments of saved runs, for rl-zoo3's ``enjoy`` and ``record_video``."""
+"""Saved runs: how far they are, and their models and environments for rl-zoo3's ``enjoy`` and ``record_video``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,9 +13,20 @@ from huggingface_sb3 import EnvironmentName, ModelName
 from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.presets import is_ours
+from sb3_pvp.algorithms.presets import ALGO, is_ours
 from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.zoo.runs.resume import checkpoints_in, is_whole, steps_of
+from sb3_pvp.matches.curves import CONFIG, Run, read_curves
+from sb3_pvp.zoo.runs.resume import (
+    INITIAL_MODEL,
+    LOCK,
+    UNFINISHED,
+    checkpoints_in,
+    is_whole,
+    readable_steps,
+    running,
+    steps_of,
+    stopped_run,
+)
 
 # rl-zoo3's own functions: this module is imported before `sb3_pvp.zoo.install` replaces them.
 _stock_model_path: Any = utils.get_model_path
@@ -71,6 +84,44 @@ def run_folder(exp_id: int, folder: str, algo: str, env_name: EnvironmentName) -
             "logs by default), and the number of the run with --exp-id"
         )
     return run
+
+
+def progress_of(run: Run) -> dict[str, Any]:
+    """Returns the progress and the state of a run, from the files in its folder: plain values by name."""
+    config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
+    env, stopped = config.parent.name, stopped_run(run.folder)
+    # The hyperparameters are not parsed as YAML, because rl-zoo3 writes Python objects there. The command line has
+    # precedence; there -1 means the preset's number.
+    in_preset = re.findall(r"- n_timesteps\n +- ([\d.]+(?:e\+?\d+)?)$", run.hyperparams, re.MULTILINE)
+    numbers = [int(float(number)) for number in (run.arguments.get("n_timesteps") or -1, *in_preset)]
+    n_timesteps = next((number for number in numbers if number > 0), None)
+    # A model that continues another one does not start at 0.
+    first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)
+    steps = max(first_step, readable_steps(run.folder / f"{env}.zip"), stopped.steps if stopped else 0) - first_step
+    is_finished = n_timesteps and steps >= n_timesteps and not (run.folder / UNFINISHED).is_file()
+    state = "finished" if is_finished else "resumable" if stopped else "stopped"
+    if (run.folder / LOCK).is_file():
+        try:
+            with running(run.folder):  # refused while the training holds the lock
+                pass
+        except Refusal:
+            state = "running"
+    evaluation = None
+    for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
+        with suppress(ValueError):
+            for curve in read_curves([run], metric):
+                evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
+    return {
+        "run": str(run.folder),
+        "game": env,
+        "preset": run.label.removeprefix(f"{ALGO}, "),
+        "seed": run.seed,
+        "steps": steps,
+        "n_timesteps": n_timesteps,
+        "begun": datetime.fromtimestamp(config.stat().st_mtime).isoformat(timespec="minutes"),
+        "evaluation": evaluation,
+        "state": state,
+    }
 
 
 def create_test_env(
