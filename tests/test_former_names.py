@@ -54,6 +54,7 @@ RENAMED = {
 #: What went without a successor.
 GONE = {
     *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("push", "record_training")),
+    "sb3_pvp.zoo.manager.replaced",
     "sb3_pvp.zoo.resume.LastCallback",
     "sb3_pvp.zoo.tracking.Tracking",
     *(f"sb3_pvp.zoo.saved_runs.{name}" for name in ("record_training", "patched_push_to_hub")),

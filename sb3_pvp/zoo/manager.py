@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from pprint import pprint
 from typing import Any
+from unittest.mock import patch
 
 import gymnasium
 import torch
@@ -23,7 +24,7 @@ from rl_zoo3 import ALGOS, exp_manager
 from rl_zoo3.utils import get_latest_run_id
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import ProgressBarCallback
+from stable_baselines3.common.callbacks import EvalCallback, ProgressBarCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -40,7 +41,6 @@ from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
-from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
@@ -210,9 +210,10 @@ class PvpExperimentManager(SweepingManager):
         """Creates the callbacks, with masked evaluation, our progress bar, and checkpoints for ``--resume``."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        ours: dict[str, Any] = {"EvalCallback": MaskableEvalCallback} if self._is_maskable else {}
-        ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
-        with replaced(exp_manager, **ours):  # the module in which the base class looks up these classes
+        # The base class looks up the classes that it makes in its module.
+        evaluation = MaskableEvalCallback if self._is_maskable else EvalCallback
+        progress = ProgressCallback if self._is_ours else ProgressBarCallback
+        with patch.multiple(exp_manager, EvalCallback=evaluation, ProgressBarCallback=progress):
             super().create_callbacks()
         # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
@@ -226,7 +227,9 @@ class PvpExperimentManager(SweepingManager):
         spec = gymnasium.spec(self.env_name.gym_id)
         wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
-        with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
+        if not is_one_world:
+            return super().create_envs(n_envs, eval_env, no_log)
+        with patch.object(exp_manager, "make_vec_env", self._make_vec_env):
             return super().create_envs(n_envs, eval_env, no_log)
 
     def _make_vec_env(
