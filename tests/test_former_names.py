@@ -27,6 +27,9 @@ RENAMED = {
     "sb3_pvp.callbacks.self_play.Source": "sb3_pvp.callbacks.self_play.OpponentSource",
     "sb3_pvp.cli.fights.score_model": "sb3_pvp.matches.scoring.score_model",
     "sb3_pvp.cli.fights.trained_start": "sb3_pvp.matches.scoring.trained_start",
+    "sb3_pvp.cli.usage.print_result": "sb3_pvp.cli.tables.print_result",
+    "sb3_pvp.cli.usage.table": "sb3_pvp.cli.tables.table",
+    "sb3_pvp.cli.usage.write": "sb3_pvp.cli.tables.write",
     "sb3_pvp.cli.usage.with_build": "sb3_pvp.matches.scoring.with_build",
     "sb3_pvp.common.shipped.Exploitability": "sb3_pvp.policies.files.shipped.CardExploitability",
     "sb3_pvp.common.shipped.Fights": "sb3_pvp.policies.files.shipped.CardScore",
@@ -44,6 +47,7 @@ RENAMED = {
     "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.acting_kernels.sample_heads",
     "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
+    "sb3_pvp.presets.validation.policy_kwargs_in": "sb3_pvp.algorithms.hyperparameters.policy_kwargs_in",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
     "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
     "sb3_pvp.serving.fighters.Source": "sb3_pvp.serving.fighters.FighterSource",
@@ -54,6 +58,7 @@ RENAMED = {
 #: What went without a successor.
 GONE = {
     *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("push", "record_training")),
+    "sb3_pvp.presets.validation.checked_env",
     "sb3_pvp.zoo.manager.replaced",
     "sb3_pvp.zoo.resume.LastCallback",
     "sb3_pvp.zoo.tracking.Tracking",
