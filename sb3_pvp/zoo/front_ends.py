@@ -132,7 +132,9 @@ def record_video(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
     with _command("record_video", arguments) as arguments:
         _require_packages("render", "moviepy")
-        _check(_stock_parser("enjoy").parse_known_args(arguments)[0])  # it has the same options, but its own folder
+        if not {"-h", "--help"} & {*arguments}:
+            # rl-zoo3's script has no function from which to get its parser; nearly all of its options are enjoy's.
+            _check(_stock_parser("enjoy").parse_known_args(arguments)[0])
         with _given("record_video", arguments):
             runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
