@@ -40,9 +40,7 @@ def quickstart(
     fights the fighter that ships with the package, and one of these fights becomes a replay page.
     """
     import numpy as np
-    from rl_zoo3 import get_latest_run_id
 
-    from sb3_pvp.algorithms.presets import ALGO
     from sb3_pvp.matches.curves import Band, find_runs, plot_curves, read_curve
     from sb3_pvp.matches.evaluation import wilson_interval
     from sb3_pvp.matches.scoring import score_model
@@ -61,8 +59,8 @@ def quickstart(
         "--verbose": 0,
     }
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # stdout is for one JSON object
-        train(["--progress", *(str(word) for option in options.items() for word in option)])
-        run = log_folder / ALGO / f"{HOME_GAME}_{get_latest_run_id(str(log_folder / ALGO), HOME_GAME)}"
+        run = train(["--progress", *(str(word) for option in options.items() for word in option)])
+        assert run is not None  # this is no sweep
         typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
         use_one_thread()

@@ -82,7 +82,7 @@ def install() -> None:
     multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
-def train(arguments: list[str] | None = None) -> None:
+def train(arguments: list[str] | None = None) -> Path | None:
     """Trains with the options of ``rl_zoo3.train``, by default those of the command line. Additional options:
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
@@ -94,9 +94,9 @@ def train(arguments: list[str] | None = None) -> None:
       `sb3_pvp.zoo.runs.resume`.
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
-    Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
-    ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and SIGHUP are ``SystemExit(130)``, with the command
-    to continue.
+    Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
+    invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
+    SIGHUP are ``SystemExit(130)``, with the command to continue.
     """
     with _command("train", arguments) as arguments:
         import torch
@@ -113,9 +113,10 @@ def train(arguments: list[str] | None = None) -> None:
         experiment = PvpExperimentManager.from_options(given)
         if (made := experiment.setup_experiment()) is None:
             experiment.hyperparameters_optimization()
-        else:
-            experiment.learn(made[0])
-            experiment.save_trained_model(made[0])
+            return None
+        experiment.learn(made[0])
+        experiment.save_trained_model(made[0])
+        return Path(experiment.save_path)
 
 
 def enjoy(arguments: list[str] | None = None) -> None:
@@ -156,7 +157,7 @@ def plots(arguments: list[str] | None = None) -> None:
 
 
 #: The commands of `python -m sb3_pvp.zoo`, by name.
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
+COMMANDS: dict[str, Callable[[list[str]], object]] = {
     command.__name__: command for command in (train, enjoy, record_video, plots)
 }
 
