@@ -38,6 +38,7 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
@@ -131,11 +132,11 @@ class PvpExperimentManager(SweepingManager):
             fights, num_parallel = _COSTLY_EVALUATION
             if self._is_ours:
                 check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
+                if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
+                    self._try(hyperparams.get("env_kwargs"))
                 played = self._env_kwargs({"env_kwargs": self._eval_env_kwargs_args or hyperparams.get("env_kwargs")})
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
-                    if self.optimize_hyperparameters:  # or it would show in the first trial only
-                        gymnasium.make(self.env_name.gym_id, **played).close()
                     if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
                         hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
@@ -227,10 +228,21 @@ class PvpExperimentManager(SweepingManager):
         spec = gymnasium.spec(self.env_name.gym_id)
         wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
+        if self.vec_env_class is WorkerVecEnv:
+            self._try(self.eval_env_kwargs if eval_env else self.env_kwargs)
         if not is_one_world:
             return super().create_envs(n_envs, eval_env, no_log)
         with patch.object(exp_manager, "make_vec_env", self._make_vec_env):
             return super().create_envs(n_envs, eval_env, no_log)
+
+    def _try(self, env_kwargs: dict[str, Any] | None) -> None:
+        """Makes an environment in this process, before others do, whose errors would be tracebacks."""
+        arguments = self._env_kwargs({"env_kwargs": env_kwargs})
+        if arguments.get("world", "sim") == "sim":
+            env = gymnasium.make(self.env_name.gym_id, **arguments)
+            (self.env_wrapper(env) if self.env_wrapper else env).close()
+        else:  # without another connection to the server
+            FightSettings(**{name: value for name, value in arguments.items() if name != "render_mode"})
 
     def _make_vec_env(
         self, make_env: object, n_envs: int, seed: int, env_kwargs: Any, monitor_dir: str | None, **others: Any
