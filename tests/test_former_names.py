@@ -53,6 +53,7 @@ RENAMED = {
     "sb3_pvp.ppo.collection.RolloutCollection": "sb3_pvp.algorithms.ppo.algorithm.PvpPPO",
     "sb3_pvp.ppo.resumable.completed": "sb3_pvp.algorithms.ppo.resumable.packed",
     "sb3_pvp.ppo.resumable.pack": "sb3_pvp.algorithms.ppo.resumable.packed",
+    "sb3_pvp.presets.validation.policy_kwargs_in": "sb3_pvp.algorithms.hyperparameters.policy_kwargs_in",
     "sb3_pvp.replay.recording.Player": "sb3_pvp.matches.replay.recording.RecordedPlayer",
     "sb3_pvp.serving.fighters.Fighter": "sb3_pvp.serving.fighters.OpenFighter",
     "sb3_pvp.serving.fighters.ScriptFighter": "sb3_pvp.serving.fighters.ActingFighter",
@@ -81,6 +82,12 @@ GONE = {
     "sb3_pvp.zoo.jobs.last_lines",
     "sb3_pvp.zoo.sweeps.report.counts",
     "sb3_pvp.zoo.sweeps.report.write_report",
+    *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("push", "record_training")),
+    "sb3_pvp.presets.validation.checked_env",
+    "sb3_pvp.zoo.manager.replaced",
+    "sb3_pvp.zoo.resume.LastCallback",
+    "sb3_pvp.zoo.tracking.Tracking",
+    *(f"sb3_pvp.zoo.saved_runs.{name}" for name in ("record_training", "patched_push_to_hub")),
 }
 
 #: Packages of the first edition only.

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
@@ -133,10 +132,9 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
 
 
 def _is_deliberate(error: Exception, program: str) -> bool:
-    """Returns whether our code raised this error deliberately, or it is about a file; others may be bugs."""
+    """Returns whether this error says what is wrong with the command line or a file; others may be bugs."""
     if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
         return True
-    # Deliberate is a ``raise`` statement of ours: a ValueError from inside NumPy has its innermost frame elsewhere.
-    frame, line = [*walk_tb(error.__traceback__)][-1]
-    statement = getline(frame.f_code.co_filename, line).split()
-    return statement[:1] == ["raise"] and frame.f_globals["__name__"].split(".")[0] in ("sb3_pvp", program)
+    # What is invalid is a ValueError of our own code; one that comes from inside NumPy may have another cause.
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].partition(".")[0] in ("sb3_pvp", program)

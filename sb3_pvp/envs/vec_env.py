@@ -64,6 +64,7 @@ class PvpVecEnv(VecEnv):
         opponent, world: see `FightSettings`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: randomly.
         render_mode: see `PvpEnv`.
+        monitor: SB3's ``Monitor`` of any environment, to whose file all finished episodes are written.
         settings: the other fields of `FightSettings`, such as ``game``.
 
     Raises `ValueError` for an unknown name or a value out of range.
@@ -78,15 +79,16 @@ class PvpVecEnv(VecEnv):
         world: str | WorldFactory = "sim",
         seed: int | None = 0,
         render_mode: str | None = None,
+        monitor: Monitor[Any, Any] | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(num_envs, (list, tuple)):
             templates = read_env_functions(num_envs)
         else:
-            others = ("num_envs", "seed", "render_mode")
+            others = ("num_envs", "seed", "render_mode", "monitor")
             own = FightSettings.from_arguments(self.home, *others, opponent=opponent, world=world, **settings)
             count = Kind[int](PositiveInt, "a positive integer or a list of functions").read("num_envs", num_envs)
-            templates = [_Template(own, check_render_mode(render_mode))] * count
+            templates = [_Template(own, check_render_mode(render_mode), monitor=monitor)] * count
         self.fights = Fights(len(templates), templates[0].settings)
         self.set_trained_rollouts = self.fights.set_trained_rollouts
         self._interfaces = [
@@ -247,9 +249,7 @@ def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
     """Returns what `PvpVecEnv` takes over from each environment; `ValueError` for wrappers and differing settings."""
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
-    # Our rl-zoo3 manager passes the same function N times: make that environment only once.
-    made = {function: _read_template(function()) for function in dict.fromkeys(functions)}
-    templates = [made[function] for function in functions]
+    templates = [_read_template(function()) for function in functions]
     for field in fields(FightSettings):
         expected, *found = (getattr(each.settings, field.name) for each in templates)
         if wrong := [each for each in found if each != expected]:

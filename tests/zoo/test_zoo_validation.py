@@ -57,7 +57,7 @@ def compiled_games() -> None:
             ["-params", "policy_kwargs.net_arch:'abc'"],
             "an architecture is a list of sizes, or {'layers': [...]}, got 'abc'",
         ),
-        (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
+        (["-params", "policy_kwargs.head_arch:5"], "an architecture is a list of sizes, or {'layers': [...]}, got 5"),
         (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
         (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python for one"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimitt'"], "'gymnasium.wrappers' has no attribute 'TimeLim"),
@@ -89,6 +89,9 @@ def compiled_games() -> None:
             ["-params", f"callback:{{'{CALLBACKS}ExploiterCallback': {{'preset': {{'callback': 'foo.Bar'}}}}}}"],
             "unknown callback 'foo.Bar'",
         ),
+        (["--vec-env", "subproc", "--env-kwargs", "opponent:'nobody'"], "unknown opponent 'nobody'"),
+        (["--vec-env", "subproc", "-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required"),
+        (["-optimize", "--env-kwargs", "opponent:'nobody'"], "unknown opponent 'nobody'"),
         (["-conf", "lost.yml"], "lost.yml"),
         (["-conf", "nosuchpackage"], "-conf takes a yaml file, or a Python module with hyperparams"),
         (["-conf", "json"], "-conf takes a yaml file, or a Python module with hyperparams"),
@@ -142,7 +145,7 @@ def test_files_are_checked_as_well(
     with pytest.raises(SystemExit):
         zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
     out, err = capsys.readouterr()
-    assert message in err and err.count("\n") == 1 and out.count("\n") < 5, (
+    assert message in err and err.count("\n") == 1 and out.count("\n") < 6, (
         "the error is not lost among hyperparameters"
     )
 

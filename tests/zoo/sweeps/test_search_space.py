@@ -68,7 +68,7 @@ def test_everything_that_is_drawn_is_allowed(name: str, seed: int, n_envs: int, 
     sample = drawn(seed, space)
     block = hyperparameters(sample, space, base, n_timesteps)
     assert yaml.safe_load(yaml.safe_dump(block)) == block
-    check_hyperparams(block, PvpPPO, zoo.find_preset(name).env_id, [block["env_kwargs"]])
+    check_hyperparams(block, PvpPPO, zoo.find_preset(name).env_id)
     assert_rollouts_divide(block, sample, n_timesteps)
     assert_shares_are_possible(block)
 
