@@ -28,7 +28,6 @@ from sb3_pvp.policies.export.inference import (
 )
 
 
-
 @dataclass(frozen=True)
 class Form:
     """What a request to a fighter must look like."""
