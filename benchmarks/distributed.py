@@ -162,7 +162,7 @@ def _inference(seed: int) -> Iterator[Row]:
     import ray
 
     from benchmarks import stacks
-    from sb3_pvp.policies.files.model_opponent import MaskableOpponent, model_opponent
+    from sb3_pvp.policies.files.model_files import MaskableOpponent, model_opponent
 
     class Remote:
         def __init__(self, opponent: MaskableOpponent) -> None:

@@ -20,7 +20,8 @@ import sb3_pvp
 from benchmarks.report import Row, print_report
 
 _PACKAGE = str(Path(sb3_pvp.__file__).parent)
-_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
+#: What is not the walk: imports, and Numba's compiling, of which a second process has only the result.
+_ASIDE = {"_find_and_load": "<frozen importlib._bootstrap>", "_compile_for_args": "dispatcher.py"}
 _LINE = "train.py --preset PastSelfPlay --n-timesteps 256 --num-threads 1 --verbose 0 --eval-freq -1"
 
 #: What a reader can follow, by walk: the most files, and the most switches. `tests/benchmarks` holds them.
@@ -43,7 +44,8 @@ def bench_walks(
 ) -> None:
     """Count the files of sb3_pvp that calls run through on five walks, and the switches from one file to another.
 
-    Calls of Python functions count, except during imports. "Plug-in" also leaves out games and everything they call.
+    Calls of Python functions count, except during imports and Numba's compiling. "Plug-in" also leaves out games and
+    everything they call.
     "At most" is what a reader can follow; the exit code is 1 if a walk is longer.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -96,14 +98,14 @@ def _switches(files: list[str]) -> int:
 def walking(last: str = "") -> Iterator[Walk]:
     """Records the calls within the ``with`` block, which ends at the first call of a function named ``last``."""
     walk = Walk([], [])
-    imports = games = 0
+    aside = games = 0
 
     def see(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal imports, games
+        nonlocal aside, games
         code, step = frame.f_code, {"call": 1, "return": -1}.get(event, 0)
-        if (code.co_filename, code.co_name) == _IMPORT:
-            imports += step  # a depth: imports run further imports
-        elif step and not imports and code.co_filename.startswith(_PACKAGE):
+        if code.co_filename.endswith(_ASIDE.get(code.co_name, "nowhere")):
+            aside += step  # a depth: imports run further imports
+        elif step and not aside and code.co_filename.startswith(_PACKAGE):
             file = code.co_filename.removeprefix(_PACKAGE)[1:]
             games += step * file.startswith("games")
             if event == "call":

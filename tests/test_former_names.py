@@ -46,8 +46,13 @@ RENAMED = {
     ),
     "sb3_pvp.games.osrs.rendering.fighter.Fighter": "sb3_pvp.games.osrs.rendering.fighter.ShownFighter",
     "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.world.SimGame",
+    **{
+        f"sb3_pvp.envs.renderer.{name}": f"sb3_pvp.envs.settings.{name}"
+        for name in ("RENDER_MODES", "check_render_mode")
+    },
+    "sb3_pvp.games.osrs.sim.legal_actions.scrambled": "sb3_pvp.games.osrs.sim.world.scrambled",
     "sb3_pvp.games.osrs.sim.legal_actions.requirements": "sb3_pvp.games.osrs.sim.world.requirements",
-    "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.acting_kernels.sample_heads",
+    "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.kernels.sample_heads",
     "sb3_pvp.ppo.actors.Backend": "sb3_pvp.algorithms.actors.fleet.Fleet",
     "sb3_pvp.ppo.actors.Request": "sb3_pvp.algorithms.actors.fleet.RolloutRequest",
     "sb3_pvp.ppo.collection.RolloutCollection": "sb3_pvp.algorithms.ppo.algorithm.PvpPPO",
@@ -94,6 +99,14 @@ GONE = {
 FIRST = {"sb3_pvp.envs.render", "sb3_pvp.envs.rewards", "sb3_pvp.jobs", "sb3_pvp.rsps"}
 #: Modules of the third edition that have moved since.
 FIRST |= {
+    "sb3_pvp.policies.files.model_opponent",
+    "sb3_pvp.zoo.validation",
+    "sb3_pvp.policies.acting_kernels",
+    "sb3_pvp.common.entry_points",
+    "sb3_pvp.common.value_checks",
+    "sb3_pvp.common.schedules.kinds",
+    "sb3_pvp.policies.shaped_features",
+    "sb3_pvp.policies.files.extractors",
     "sb3_pvp.envs.observations",
     "sb3_pvp.game.contract.agents",
     "sb3_pvp.game.contract.shapes",

@@ -25,7 +25,7 @@ from typing import Any
 import gymnasium
 import yaml
 
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import unknown_name
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import data_folders

@@ -17,14 +17,14 @@ from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import sampling_from
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.league import LEARNER, League, MatchMaker, Player, Prioritised
 from sb3_pvp.players.league import match_maker as make_match_maker
 from sb3_pvp.players.league.match_log import SCORES
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
-from sb3_pvp.policies.files.model_opponent import find_file
+from sb3_pvp.policies.files.model_files import find_file
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
 #: The kinds of opponents, in the order in which they are given rows: their metrics under ``env/``, with descriptions.

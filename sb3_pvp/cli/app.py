@@ -20,8 +20,7 @@ from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
-from sb3_pvp.common.entry_points import installed, missing
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import Refusal, installed, missing
 from sb3_pvp.common.stop_signals import interrupts
 
 _ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.

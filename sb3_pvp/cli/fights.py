@@ -23,8 +23,7 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import Refusal, refusals, require_all_known
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}

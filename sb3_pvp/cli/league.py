@@ -22,8 +22,7 @@ from sb3_pvp.cli.usage import (
     say_processes,
     use_one_thread,
 )
-from sb3_pvp.common.errors import refusals
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import refusals, require_known
 from sb3_pvp.game import game_reference
 from sb3_pvp.players.league import League, Payoff, Player, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, as_table
@@ -92,7 +91,7 @@ def play(
     those of the league's training.
     """
     opened = League.existing(folder)
-    from sb3_pvp.matches.processes import num_processes
+    from sb3_pvp.matches.evaluation import num_processes
     from sb3_pvp.matches.rating import match_settings, play_matches
 
     settings = match_settings(opened, world, game, _params(reset_params))

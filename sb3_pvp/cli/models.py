@@ -9,7 +9,7 @@ import typer
 
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
 from sb3_pvp.cli.usage import use_one_thread, watched
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_names
 
 #: Fights of a new fighter against the one that ships.

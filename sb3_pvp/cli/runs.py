@@ -13,8 +13,7 @@ import typer
 from sb3_pvp.cli.models import fight_the_shipped
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
 from sb3_pvp.cli.usage import NumTimesteps, Seed, use_one_thread, watched
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import Refusal, require_known
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:

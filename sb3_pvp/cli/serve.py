@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sb3_pvp.cli.usage import use_one_thread
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import Refusal, require_known
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_folder
 

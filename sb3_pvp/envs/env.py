@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.renderer import RENDER_FPS, Frame
+from sb3_pvp.envs.settings import RENDER_MODES, FightSettings, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.seats import Observation
@@ -79,7 +79,7 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
         world: where the fights take place, see `FightSettings`.
         render_mode: ``None``; ``"ansi"``: `render` returns text (without colors if the environment variable
             ``NO_COLOR`` is set); ``"rgb_array"``: an image, uint8 ``(height, width, 3)``; ``"human"``: a window shows
-            every tick (keys: see `sb3_pvp.envs.window.Window`), or ticks are printed if there is no display. Images
+            every tick (keys: see `sb3_pvp.envs.renderer.Window`), or ticks are printed if there is no display. Images
             need the extra ``sb3-pvp[render]``. A mode costs nothing until something is rendered.
         settings: the other fields of `FightSettings`, such as ``game`` and ``reset_params``.
 

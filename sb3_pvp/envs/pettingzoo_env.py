@@ -8,11 +8,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sb3_pvp.common.value_checks import check_seed
+from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import Frame, check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.renderer import Frame
+from sb3_pvp.envs.settings import FightSettings, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.opponents import SELF_PLAY

@@ -14,17 +14,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from sb3_pvp.envs.window import Window
 
-RENDER_MODES = ("ansi", "human", "rgb_array")
 RENDER_FPS = 2  #: Ticks shown per second.
 #: What `render` returns: text, an image uint8 ``(height, width, 3)``, or nothing.
 Frame: TypeAlias = str | NDArray[np.uint8] | None
-
-
-def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
-    if render_mode is not None and render_mode not in RENDER_MODES:
-        raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
-    return render_mode
 
 
 class FightRenderer:

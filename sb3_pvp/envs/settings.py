@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sb3_pvp.common.arguments import FLAG, MAPPING, POSITIVE
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.value_checks import check_frame_ages
+from sb3_pvp.common.arguments import FLAG, MAPPING, POSITIVE, check_frame_ages
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.opponents import OpponentLike, as_choice, make_opponent
 
 DEFAULT_MAX_EPISODE_TICKS = 2000  #: Far more than a real fight takes; two passive fighters would never end theirs.
+
+RENDER_MODES = ("ansi", "human", "rgb_array")
 
 
 @dataclass(frozen=True)
@@ -102,3 +103,10 @@ class FightSettings:
         factory, which has no name."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None
+
+
+def check_render_mode(render_mode: str | None) -> str | None:
+    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
+    return render_mode

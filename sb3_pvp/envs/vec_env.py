@@ -18,13 +18,11 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
-from sb3_pvp.common.arguments import Kind
+from sb3_pvp.common.arguments import Kind, check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.env import FightInterface, PvpEnv
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.settings import FightSettings, check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.seats import Observation

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.plain_values import to_plain
+from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.world import NUM_SEATS, Outcome, World
 

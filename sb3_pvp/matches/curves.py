@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import reading, replacing, skipping_damage
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
 from sb3_pvp.players.league.leaderboard import snapshot_standings

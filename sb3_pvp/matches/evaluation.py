@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from io import BytesIO
+from itertools import pairwise
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -22,17 +23,16 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import WorldError
-from sb3_pvp.matches.processes import FIRST_SEAT, shares
+from sb3_pvp.game import WorldError, WorldFactory
 from sb3_pvp.players.league.bradley_terry import Z95
 from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.files.model_files import load
-from sb3_pvp.policies.files.model_opponent import model_opponent
+from sb3_pvp.policies.files.model_files import load, model_opponent
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
@@ -347,3 +347,26 @@ def _play_choices(
                 left -= 1
                 yield number, info
             set_opponent(row, ended[row] + 1)
+
+
+#: A process is worth its start for so many fights. A start takes five seconds of CPU time, as do 200 fights of large
+#: networks, or 1,000 to 3,000 of small ones.
+FIGHTS_PER_PROCESS = 1000
+FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two players sample differently.
+
+
+def num_processes(jobs: int | None, num_fights: int, world: str | WorldFactory) -> int:
+    """Returns in how many processes to play so many fights: ``jobs`` if given.
+
+    Else all cores that have enough to do, or only this process if the fights are not in the embedded world. Raises
+    `ValueError` for less than one job.
+    """
+    if jobs is not None:
+        return POSITIVE.read("jobs", jobs)
+    return max(min(num_cores(), num_fights // FIGHTS_PER_PROCESS), 1) if world == "sim" else 1
+
+
+def shares(count: int, parts: int) -> list[slice]:
+    """Divides ``count`` things, which stay in order, into at most so many nearly equal parts; none is empty."""
+    ends = [count * part // parts for part in range(parts + 1)]
+    return [slice(start, end) for start, end in pairwise(ends) if start < end]

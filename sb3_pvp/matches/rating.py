@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, Grouped, Leavable, Outcome, World, find_game, game_reference
-from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
+from sb3_pvp.matches.evaluation import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
 from sb3_pvp.players.pool import OpponentPool

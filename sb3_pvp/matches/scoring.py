@@ -15,13 +15,11 @@ from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Game, find_game, game_reference
-from sb3_pvp.matches.evaluation import Score, evaluate_by_rows
-from sb3_pvp.matches.processes import num_processes
+from sb3_pvp.matches.evaluation import Score, evaluate_by_rows, num_processes
 from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
 from sb3_pvp.players.league.league import PLAYERS, league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
-from sb3_pvp.policies.files.model_files import game_of, load, steps_of
-from sb3_pvp.policies.files.model_opponent import load_opponent
+from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, steps_of
 from sb3_pvp.policies.files.shipped import find_model
 
 _PARALLEL_FIGHTS = 64

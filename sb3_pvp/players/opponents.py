@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
@@ -137,7 +137,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     if isinstance(opponent, Opponent):
         return opponent
     # Here, because it imports torch, which takes seconds and is not needed by environments without model opponents.
-    from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
+    from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 
     if kind == "league":
         opponent = next(iter(league_players(opponent).values()))

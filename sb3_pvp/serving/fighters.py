@@ -104,8 +104,7 @@ class ModelSource:
 
     def open(self) -> OpenFighter:
         """Implements `FighterSource.open`."""
-        from sb3_pvp.policies.files.model_files import load
-        from sb3_pvp.policies.files.model_opponent import MASKABLE_PPO, load_opponent
+        from sb3_pvp.policies.files.model_files import MASKABLE_PPO, load, load_opponent
 
         model = load(self.path, self.device, safe=True)
         if not isinstance(model, MASKABLE_PPO.model_class):

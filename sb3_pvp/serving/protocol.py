@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import did_you_mean
+from sb3_pvp.common.errors import did_you_mean
 from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, Form, OpenFighter
 
 _REQUIRED = ("model", "obs", "actionMasks")

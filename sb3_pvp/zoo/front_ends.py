@@ -22,8 +22,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
-from sb3_pvp.common.names import loadable, require_known, unknown_name
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, loadable, refusals, require_known, unknown_name
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.game import HOME_GAME
 

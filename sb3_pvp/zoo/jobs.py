@@ -17,9 +17,8 @@ from typing import Literal, NamedTuple
 import filelock
 from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.arguments import first_error
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import first_error, unknown_name
 from sb3_pvp.common.watched_process import WatchedProcess, is_member, members, result_of, stop
 
 #: Selects all jobs; no job can have this name.

@@ -9,7 +9,9 @@ import shutil
 import sys
 import uuid
 import warnings
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from pprint import pprint
@@ -29,13 +31,15 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
+from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import ALGO, hyperparams_path, is_ours
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.arguments import MAPPING
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals, require_all_known, require_known
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
@@ -57,7 +61,6 @@ from sb3_pvp.zoo.runs.resume import (
 )
 from sb3_pvp.zoo.runs.tracking import EVENTS, finish_tracking, start_tracking
 from sb3_pvp.zoo.sweeps.sweeping_manager import SweepingManager
-from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
@@ -367,3 +370,33 @@ class PvpExperimentManager(SweepingManager):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
+
+
+def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str) -> None:
+    """Checks names, and values as far as that needs no environment; raises `ValueError` for the first error."""
+    check_names(hyperparams, algorithm)
+    for name in ("n_timesteps", "policy"):
+        if hyperparams.get(name) is None:
+            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
+    if hyperparams.get("frame_stack") is not None:
+        raise ValueError(
+            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
+        )
+    _check_normalize(hyperparams.get("normalize"))
+    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
+    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
+    require_all_known(f"argument of {env_id}", env_kwargs or (), known)
+    check_settings(hyperparams)
+    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
+    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
+        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})
+
+
+def _check_normalize(given: Any) -> None:
+    """Raises `ValueError` if rl-zoo3's ``normalize``, true or arguments of VecNormalize, changes observations."""
+    try:
+        value = eval(given, {}) if isinstance(given, str) else given
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if value and (not isinstance(value, Mapping) or value.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")

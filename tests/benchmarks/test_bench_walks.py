@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from benchmarks.walks import LIMITS, is_too_long, walking
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from tests.paths import ROOT
 
 

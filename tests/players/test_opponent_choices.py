@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.policies.files.model_opponent import load_opponent
+from sb3_pvp.policies.files.model_files import load_opponent
 from tests.envs.fake_world import FakeWorld, ending
 from tests.envs.test_env_state import assert_plain, play
 from tests.players.opponent_models import plain_model, random_model, saved

@@ -25,8 +25,7 @@ from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.zoo import front_ends
-from sb3_pvp.zoo.manager import PvpExperimentManager
-from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
+from sb3_pvp.zoo.manager import PvpExperimentManager, WorkerVecEnv
 
 
 def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:

@@ -22,7 +22,7 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.fleet import Actor, Arrays, EnvCall, Layout, Report, RolloutRequest
-from sb3_pvp.policies.files import model_opponent
+from sb3_pvp.policies.files import model_files
 from sb3_pvp.policies.files.shipped import find_model
 
 VERSION = version("sb3-pvp")
@@ -100,7 +100,7 @@ class FetchedFiles:
         self._known.clear()
 
     def find(self, path: str | Path) -> Path:
-        """Returns the local copy of a file, see `sb3_pvp.policies.files.model_opponent.find_file`."""
+        """Returns the local copy of a file, see `sb3_pvp.policies.files.model_files.find_file`."""
         import ray
 
         wanted = str(path)
@@ -132,7 +132,7 @@ class RemoteActor:
         # Not when this object is made: Ray would hide an error there.
         if not self._learner.join():
             self._fetched = FetchedFiles(self._files)
-            model_opponent.find_file = self._fetched.find
+            model_files.find_file = self._fetched.find
         th.set_num_threads(1)
         self._out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._layout.items()}
         self._actor = Actor(cloudpickle.loads(packed))

@@ -43,19 +43,18 @@ from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
-from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import arguments_of, require_all_known
+from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
-from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import is_installed
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
-from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
-from sb3_pvp.policies.precision import check_precision, resolve_precision
+from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
+from sb3_pvp.policies.networks import check_precision, resolve_precision
 
 Self = TypeVar("Self", bound="PvpPPO")
 

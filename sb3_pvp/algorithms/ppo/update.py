@@ -17,7 +17,7 @@ from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
 
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
-from sb3_pvp.policies.precision import FP32, learning_in
+from sb3_pvp.policies.networks import FP32, learning_in
 
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 

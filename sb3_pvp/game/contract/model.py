@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.names import loadable, unknown_name
-from sb3_pvp.common.plain_values import from_plain
+from sb3_pvp.common.arguments import from_plain
+from sb3_pvp.common.errors import loadable, unknown_name
 from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, cells_of, check_shape
 from sb3_pvp.game.contract.rules import Booleans, DependencyTables, check_agents, compile_dependencies
 
@@ -218,7 +218,7 @@ class Contract:
         return mask.astype(np.bool_)
 
     def _allowed(self, mask: Booleans, choices: NDArray[np.int64]) -> Booleans:
-        # The same in Numba: `sample_head` in policies/acting_kernels.py.
+        # The same in Numba: `sample_head` in policies/kernels.py.
         head = choices.shape[-1]
         entries = np.zeros((*choices.shape[:-1], self.num_flat_actions), dtype=np.bool_)
         np.put_along_axis(entries, choices + self.head_offsets[:head], True, axis=-1)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
 from sb3_pvp.game.contract import Contract, read_contract
 

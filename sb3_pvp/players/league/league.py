@@ -12,8 +12,9 @@ import orjson
 from filelock import FileLock
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from sb3_pvp.common.arguments import Kind, first_error
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.players.league.leaderboard import Standing, leaderboard
 from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sb3_pvp.common.arguments import AT_LEAST_0, NonNegative, PositiveInt, Share, checked
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.match_log import BROKEN, SCORES

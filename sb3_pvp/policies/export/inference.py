@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ACTOR, CRITIC
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
@@ -121,7 +121,7 @@ class CompiledBackend(TorchBackend):
     @th.inference_mode()
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
         """Implements `Backend.decide`."""
-        from sb3_pvp.policies.acting_kernels import entropies_and_probabilities  # Numba takes long to import
+        from sb3_pvp.policies.kernels import entropies_and_probabilities  # Numba takes long to import
 
         tables = self._actor.tables
         latent = self._actor.latent(th.from_numpy(observations))

@@ -78,7 +78,7 @@ class _Branch(th.autograd.Function):
 def _drawn(scores: th.Tensor, threshold: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
     """Returns the choice of a head, one-hot, and the probabilities of its entries, both ``(batch, size)``.
 
-    The same in Numba: `sb3_pvp.policies.acting_kernels.sample_head`. It takes the first entry whose cumulative
+    The same in Numba: `sb3_pvp.policies.kernels.sample_head`. It takes the first entry whose cumulative
     probability exceeds the threshold, and if none does the most likely one.
     """
     shares = scores.softmax(1)

@@ -1,1 +1,1 @@
-"""Model files: `reading` refuses what is wrong with one, `model_files` loads it, `model_opponent` lets it act."""
+"""Model files: `reading` refuses what is wrong with one, `model_files` loads it and lets it act."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -19,21 +20,14 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 
-from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt, first_error
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt
+from sb3_pvp.common.errors import first_error, installed, require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.files.extractors import (
-    EXTRACTORS,
-    find_extractor,
-    known_extractors,
-    name_of_extractor,
-    weights_of_extractor,
-)
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
 
 #: The classes that can be described, by the names that SB3 gives them.
@@ -390,3 +384,47 @@ def _limits(array: NDArray[Any]) -> Limits:
     values = array.astype(object)
     values[np.isinf(array)] = None
     return values.flat[0] if (values == values.flat[0]).all() else tuple(values.flat)
+
+
+EXTRACTORS = "sb3_pvp.features_extractors"  #: Entry-point group of features extractors.
+_SB3: dict[str, type[BaseFeaturesExtractor]] = {
+    each.__name__: each for each in (CombinedExtractor, FlattenExtractor, NatureCNN)
+}
+
+
+def known_extractors() -> tuple[str, ...]:
+    """Returns the names of SB3's features extractors, and of those that installed packages add."""
+    return (*_SB3, *(name for name in installed(EXTRACTORS) if name not in _SB3))
+
+
+def find_extractor(name: str) -> type[BaseFeaturesExtractor]:
+    """Returns a features extractor by its name among `known_extractors`; `ValueError` if it cannot be imported."""
+    if name in _SB3:
+        return _SB3[name]
+    try:
+        found = installed(EXTRACTORS)[name].load()
+    except Exception as error:  # the code of another package can raise anything
+        raise ValueError(f"the features extractor {name!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseFeaturesExtractor)):
+        raise ValueError(f"the features extractor {name!r} is not a BaseFeaturesExtractor, but {found!r:.60}")
+    return found
+
+
+def name_of_extractor(extractor_class: type) -> str | None:
+    """Returns the name of a features extractor among `known_extractors`, or ``None``."""
+    for name in known_extractors():
+        with suppress(ValueError):  # one that cannot be imported is not this one
+            if find_extractor(name) is extractor_class:
+                return name
+    return None
+
+
+def weights_of_extractor(space: Space[Any], arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns the number of outputs of a features extractor, and of its weights, without allocating these.
+
+    ``arguments`` are those of `AutoregressivePolicy` that make it. Raises `ValueError` if it refuses them.
+    """
+    with th.device("meta"):
+        given = arguments["features_extractor_class"], arguments["features_extractor_kwargs"] or {}
+        extractor = ShapedFeatures(space, *given).extractor
+    return extractor.features_dim, sum(each.numel() for each in extractor.parameters())

@@ -20,8 +20,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.entry_points import installed, missing
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import installed, missing, unknown_name
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent

@@ -16,8 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sb3_pvp.algorithms.ppo.algorithm import PvpPPO
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
-from sb3_pvp.common.arguments import MAPPING, NUMBER, NonNegativeInt, PositiveInt, read_model
-from sb3_pvp.common.value_checks import check_frame_ages
+from sb3_pvp.common.arguments import MAPPING, NUMBER, NonNegativeInt, PositiveInt, check_frame_ages, read_model
 from sb3_pvp.game.contract import Contract, DependencyTables
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy

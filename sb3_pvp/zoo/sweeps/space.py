@@ -17,7 +17,8 @@ from pydantic_core import PydanticCustomError
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp.algorithms.presets import hyperparams_folder
-from sb3_pvp.common.arguments import NUMBER, first_error
+from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.game import game_and_contract
 from sb3_pvp.game.arrays import OutcomeRewards

@@ -24,8 +24,7 @@ from sqlalchemy import Engine, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.algorithms.presets import with_current_names
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import Refusal, refusals, require_known
 from sb3_pvp.zoo.sweeps.space import Block, Space, hyperparameters, own_values
 
 #: The attribute of a study with its `StudySettings`.

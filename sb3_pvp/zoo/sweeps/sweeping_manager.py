@@ -39,7 +39,7 @@ from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.players.opponents import is_path, make_opponent, opponent_name
-from sb3_pvp.policies.files.model_opponent import find_file
+from sb3_pvp.policies.files.model_files import find_file
 from sb3_pvp.zoo.sweeps.objectives import Measure, SweepEvalCallback, mean_reward, win_rates
 from sb3_pvp.zoo.sweeps.space import Block, Space, chosen_space, hyperparameters
 from sb3_pvp.zoo.sweeps.study import (

@@ -19,6 +19,7 @@ from sb3_pvp.callbacks.self_play import Shares
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.zoo.manager import check_hyperparams
 from sb3_pvp.zoo.sweeps.space import (
     DEFAULT_SPACE,
     Space,
@@ -30,7 +31,6 @@ from sb3_pvp.zoo.sweeps.space import (
     own_values,
     read_space,
 )
-from sb3_pvp.zoo.validation import check_hyperparams
 from tests.paths import ROOT
 
 UNITS = {

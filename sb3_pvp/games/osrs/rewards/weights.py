@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.schedules import Constant, Schedule, parse_schedule, sampling_from
 from sb3_pvp.game import Transition
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
@@ -144,6 +144,8 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _weight(name: str, value: Any) -> Weight:
+    if type(value) in (int, float) and is_finite(value):
+        return float(value)
     variables = _sample_variables(name)
     try:
         schedule = parse_schedule(value, variables)

@@ -42,12 +42,3 @@ def choose_legal(
                 actions[f, seat, head] = pick
                 chosen |= 1 << (start + pick)
                 start += head_sizes[head]
-
-
-@kernel
-def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns initial random states for consecutive seeds."""
-    out = np.empty_like(seeds)
-    for k in range(seeds.size):
-        out[k] = rng.mix(seeds[k])
-    return out

@@ -16,8 +16,9 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
-from sb3_pvp.games.osrs.sim import parameters
-from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, scrambled
+from sb3_pvp.games.osrs.sim import parameters, rng
+from sb3_pvp.games.osrs.sim.compile import kernel
+from sb3_pvp.games.osrs.sim.legal_actions import choose_legal
 from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_seed
 from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
 
@@ -237,3 +238,12 @@ def requirements(contract: Contract) -> NDArray[np.int64]:
             lists = (sub_action.require_all, sub_action.require_any, sub_action.require_none)
             rows.append([sum(1 << contract.flat_index(name) for name in names) for names in lists])
     return np.array(rows, np.int64)
+
+
+@kernel
+def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns initial random states for consecutive seeds."""
+    out = np.empty_like(seeds)
+    for k in range(seeds.size):
+        out[k] = rng.mix(seeds[k])
+    return out
