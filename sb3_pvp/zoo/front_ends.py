@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
-from unittest.mock import patch
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
@@ -25,6 +24,7 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, loadable, refusals, require_known, unknown_name
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.game import HOME_GAME
+from sb3_pvp.zoo.patches import replaced
 
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
@@ -149,7 +149,7 @@ def plots(arguments: list[str] | None = None) -> None:
         import rl_zoo3.plots
 
         try:
-            with patch.object(sys, "argv", arguments):
+            with replaced(sys, argv=arguments):
                 getattr(rl_zoo3.plots, name)()
         except Exception as error:  # rl-zoo3 does not check its arguments and files
             raise Refusal(f"{name} found nothing to plot, see {name} --help: {error!r}") from error
@@ -191,7 +191,7 @@ def _without(arguments: list[str], option: str) -> list[str]:
 
 def _given(name: str, arguments: list[str]) -> Any:
     """Lets a command of rl-zoo3 read these arguments after our defaults: the last one counts."""
-    return patch.object(sys, "argv", [name, "--algo", ALGO, "--env", HOME_GAME, "--folder", "logs", *arguments])
+    return replaced(sys, argv=[name, "--algo", ALGO, "--env", HOME_GAME, "--folder", "logs", *arguments])
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter):
@@ -230,7 +230,7 @@ def _stock_parser(name: str) -> ArgumentParser:
     module = importlib.import_module(f"rl_zoo3.{name}")
     try:
         # The function makes its parser first, of the class that its own module calls so.
-        with patch.object(module, "argparse", SimpleNamespace(ArgumentParser=_Parser)):
+        with replaced(module, argparse=SimpleNamespace(ArgumentParser=_Parser)):
             getattr(module, name)()
     except _Parser.Made as made:
         parser: ArgumentParser = made.args[0]

@@ -16,7 +16,6 @@ from itertools import count
 from pathlib import Path
 from pprint import pprint
 from typing import Any
-from unittest.mock import patch
 
 import gymnasium
 import torch
@@ -46,6 +45,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
+from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
@@ -217,7 +217,7 @@ class PvpExperimentManager(SweepingManager):
         # The base class looks up the classes that it makes in its module.
         evaluation = MaskableEvalCallback if self._is_maskable else EvalCallback
         progress = ProgressCallback if self._is_ours else ProgressBarCallback
-        with patch.multiple(exp_manager, EvalCallback=evaluation, ProgressBarCallback=progress):
+        with replaced(exp_manager, EvalCallback=evaluation, ProgressBarCallback=progress):
             super().create_callbacks()
         # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
@@ -235,7 +235,7 @@ class PvpExperimentManager(SweepingManager):
             self._try(self.eval_env_kwargs if eval_env else self.env_kwargs)
         if not is_one_world:
             return super().create_envs(n_envs, eval_env, no_log)
-        with patch.object(exp_manager, "make_vec_env", self._make_vec_env):
+        with replaced(exp_manager, make_vec_env=self._make_vec_env):
             return super().create_envs(n_envs, eval_env, no_log)
 
     def _try(self, env_kwargs: dict[str, Any] | None) -> None:

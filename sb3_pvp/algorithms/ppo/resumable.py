@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
 import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +53,8 @@ def resume(model: Any, env: VecEnv) -> None:
         return
     # At the first rollout rather than in load(): only by then have callbacks registered, and the env was reset.
     state, model.training_state, same_episodes = unpack(model.training_state), None, True
+    if model.run_folder is not None:
+        state = _found_again(state, Path(model.run_folder).absolute())
     try:
         _set_env_state(env, state["env"])
     except ValueError as error:
@@ -65,6 +70,29 @@ def resume(model: Any, env: VecEnv) -> None:
     saved = state.get("parts", {})  # files of earlier versions have none
     for name in model.resumable_parts.keys() & saved.keys():
         model.resumable_parts[name].set_state(saved[name], same_episodes)
+
+
+def _found_again(value: Any, folder: Path) -> Any:
+    """Returns a state in which files that are gone are those of the same name in a run's folder.
+
+    Opponents are named by absolute paths, and the folder may have been moved or copied since.
+    """
+    if isinstance(value, str):
+        if not os.path.isabs(value) or os.path.exists(value):
+            return value
+        parts = Path(value).parts
+        # At least with its own folder: else any file of that name would do.
+        here = (folder.joinpath(*parts[begin:]) for begin in range(1, len(parts) - 1))
+        return next((str(path) for path in here if path.is_file()), value)
+    if isinstance(value, dict):
+        return {key: _found_again(each, folder) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_found_again(each, folder) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        changed = {name: found for name, each in given.items() if (found := _found_again(each, folder)) is not each}
+        return replace(value, **changed) if changed else value
+    return value
 
 
 def packed(model: Any) -> bytes | None:
