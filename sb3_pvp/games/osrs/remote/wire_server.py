@@ -16,11 +16,13 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.games.osrs.remote.gathering import Gathering
 from sb3_pvp.games.osrs.remote.lobby import Lobby
-from sb3_pvp.games.osrs.remote.served_games import AGENT_TYPES, ServedGames
+from sb3_pvp.games.osrs.remote.messages import AGENT_TYPES
+from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.server_connection import ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.ticker import Ticker
+from sb3_pvp.games.osrs.remote.wire_errors import WireRequestError
 
 #: Seconds after which a silent agent is logged out: the 1000 ticks of 0.6 s of a reference server with a clock
 #: (protocol.md §6.5). Longer than a learner takes for its updates.
@@ -66,7 +68,10 @@ async def serve(
     )
     try:
         # After binding the address and before accepting: compiling takes time, an address in use should fail before.
-        _ = games[AGENT_TYPES[0]]
+        # All games: at the first log-in to another one, the fights of all agents would wait until it is compiled.
+        for agent_type in AGENT_TYPES:
+            with contextlib.suppress(WireRequestError):  # a world that does not know it: the log-in will say so
+                _ = games[agent_type]
         await server.start_serving()
         for ticker in tickers:
             ticker.start()
