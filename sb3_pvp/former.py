@@ -30,7 +30,6 @@ MODULES = {
     "sb3_pvp.common.damaged_files": "sb3_pvp.common.atomic_files",
     "sb3_pvp.common.entry_points": "sb3_pvp.common.errors",
     "sb3_pvp.common.names": "sb3_pvp.common.errors",
-    "sb3_pvp.common.open_files": "sb3_pvp.common.cores",
     "sb3_pvp.common.plain_values": "sb3_pvp.common.arguments",
     "sb3_pvp.common.schedules.kinds": "sb3_pvp.common.schedules.schedule",
     "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",

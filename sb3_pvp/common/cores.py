@@ -40,15 +40,6 @@ def worker_variables() -> dict[str, str]:
     return {CORES: "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def allow_many_open_files() -> None:
-    """Raises the limit of open files, of which each connection of a server is one, to the system's maximum."""
-    import resource  # not on every system, and only needed where a server runs
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def give_way(nice: int) -> None:
     """Adds to the niceness of this process, which should have a session of its own."""
     if hasattr(os, "nice"):  # not on Windows

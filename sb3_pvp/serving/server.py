@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sb3_pvp.common.cores import allow_many_open_files
 from sb3_pvp.common.errors import did_you_mean
+from sb3_pvp.common.open_files import ACCEPTED_AT_ONCE, allow_many_open_files, most_connections, start_accepting
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.export.inference import AUTO
@@ -131,8 +131,6 @@ class ModelFolder:
 
 
 DEFAULT_PORT = 9999
-#: Connections that may wait to be accepted.
-_BACKLOG = 4096
 #: Seconds that clients have to read the last replies when the server stops.
 _STOP_TIMEOUT = 10.0
 #: Checks for idle connections within the idle timeout.
@@ -185,7 +183,7 @@ class Server:
         try:
             # Before the models are loaded, which takes time: an address in use should fail at once.
             self._listener = await loop.create_server(
-                lambda: Connection(self), settings.host, settings.port, backlog=_BACKLOG, start_serving=False
+                lambda: Connection(self), settings.host, settings.port, backlog=ACCEPTED_AT_ONCE, start_serving=False
             )
             self._closing.callback(self._listener.close)
             self.port = self._listener.sockets[0].getsockname()[1]
@@ -198,7 +196,7 @@ class Server:
             if settings.metrics_port is not None:
                 given = settings.host, settings.metrics_port, self.figures, self.health
                 self.metrics_port, self.batcher.count = self._closing.enter_context(metrics_server(*given))
-            await self._listener.start_serving()
+            await start_accepting(self._listener)
         except BaseException:
             self._closing.close()
             raise
@@ -229,7 +227,7 @@ class Server:
 
     def add(self, connection: Connection) -> bool:
         """Adds a connection, unless there are as many as allowed."""
-        if len(self._connections) >= self.limits.max_connections:
+        if len(self._connections) >= most_connections(self.limits.max_connections):
             self.figures.turned_away += 1
             return False
         self._connections.add(connection)
