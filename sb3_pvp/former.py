@@ -41,7 +41,6 @@ MODULES = {
     "sb3_pvp.envs.observations": "sb3_pvp.players.seats",
     "sb3_pvp.envs.render": "sb3_pvp.games.osrs.rendering",
     "sb3_pvp.envs.rewards": "sb3_pvp.games.osrs.rewards",
-    "sb3_pvp.envs.tally": "sb3_pvp.envs.fights",
     "sb3_pvp.exploiters": "sb3_pvp.callbacks.exploiters",
     "sb3_pvp.exploiters.hyperparameters": "sb3_pvp.callbacks.exploiters.rounds",
     "sb3_pvp.exploiters.supervisor": "sb3_pvp.callbacks.exploiters.callback",

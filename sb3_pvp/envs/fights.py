@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
@@ -25,34 +24,6 @@ from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.players.pool import LoadedOpponent, OpponentPool
 from sb3_pvp.players.seats import SeatObservations, Seats, observation_space
-
-_RUNNING, _TARGET_LOST = int(Outcome.RUNNING), int(Outcome.TARGET_LOST)
-
-
-@njit(cache=True, error_model="numpy")
-def add_tick(
-    components: NDArray[Any], outcome: NDArray[Any], max_ticks: int, episodes: tuple[NDArray[Any], ...]
-) -> None:
-    """Writes the results of a tick of N fights into the arrays of ``episodes``, see `Fights`.
-
-    ``components`` are the terms of the reward, float32 ``(terms, N)``, summed in their order; ``outcome`` are `Outcome`
-    numbers, uint8 ``(N,)``. A fight that still runs after ``max_ticks`` ticks is truncated.
-    """
-    reward, episode_return, episode_components, length, terminated, truncated = episodes
-    # The same in NumPy, which this is held against: tests/envs/test_tally.py. The loop adds in the order of the terms:
-    # NumPy adds up a single column in another order than several, so a lone fight's reward could differ in a bit.
-    reward[:] = 0
-    for term in range(components.shape[0]):
-        for fight in range(components.shape[1]):
-            reward[fight] += components[term, fight]
-            episode_components[term, fight] += components[term, fight]
-    for fight in range(len(reward)):
-        episode_return[fight] += reward[fight]
-        length[fight] += 1
-        timeout = outcome[fight] == _RUNNING and length[fight] >= max_ticks
-        terminated[fight] = _RUNNING < outcome[fight] < _TARGET_LOST
-        truncated[fight] = outcome[fight] >= _TARGET_LOST or timeout
-
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
@@ -106,7 +77,7 @@ class Fights:
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
         self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
-        from sb3_pvp.envs.fights import add_tick  # Numba takes long to import
+        from sb3_pvp.envs.tally import add_tick  # Numba takes long to import
 
         self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize
         episodes = (self.reward, self.episode_return, self.episode_components, self.length)

@@ -39,7 +39,7 @@ def test_a_walk_ends_at_the_named_function_and_leaves_out_imports() -> None:
         import sb3_pvp.games.osrs.cli.rsps  # noqa: F401
 
         stop()
-    assert walk == (["common/names.py"], ["common/names.py"])
+    assert walk == (["common/errors.py"], ["common/errors.py"])
 
 
 def test_what_a_game_calls_is_not_the_plug_in_s() -> None:
@@ -50,4 +50,4 @@ def test_what_a_game_calls_is_not_the_plug_in_s() -> None:
         world.reset([0])
         require_known("letter", "a", "abc")
     assert {"game/contract/turn.py", "games/osrs/sim/world.py"} < set(walk.files)
-    assert walk.plugin == ["common/names.py"]
+    assert walk.plugin == ["common/errors.py"]

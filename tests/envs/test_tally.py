@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.envs.fights import add_tick
+from sb3_pvp.envs.tally import add_tick
 from sb3_pvp.game import Outcome
 from sb3_pvp.players.seats import Seats
 

@@ -57,7 +57,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     info = folder / "planes-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planes\nVersion: 1.0\n")
-    (info / "names.txt").write_text(
+    (info / "entry_points.txt").write_text(
         "[sb3_pvp.features_extractors]\nPlanesCnn = tests.envs.planes_game:PlanesCnn\nbroken = tests.paths:ROOT\n"
     )
     with pytest.MonkeyPatch.context() as patch:
