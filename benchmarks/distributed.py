@@ -124,13 +124,13 @@ def _trained(
         return call
 
     backend.wait, model.train = timed("wait", backend.wait), timed("train", model.train)
-    renew, PpoUpdate._log_probs = PpoUpdate._log_probs, timed("renew", PpoUpdate._log_probs)  # type: ignore[method-assign]
+    renew, PpoUpdate._renew_log_probs = PpoUpdate._renew_log_probs, timed("renew", PpoUpdate._renew_log_probs)  # type: ignore[method-assign]
     at_first = psutil.cpu_times()
     before = sum(sum(each.cpu_times()[:2]) for each in actors), time.process_time()
     try:
         model.learn(rollouts * steps, reset_num_timesteps=False)
     finally:
-        PpoUpdate._log_probs = renew  # type: ignore[method-assign]
+        PpoUpdate._renew_log_probs = renew  # type: ignore[method-assign]
     acting = sum(sum(each.cpu_times()[:2]) for each in actors) - before[0]
     learner = time.process_time() - before[1]
     busy = [end - begin for end, begin in zip(psutil.cpu_times(), at_first, strict=True)]
@@ -162,7 +162,7 @@ def _inference(seed: int) -> Iterator[Row]:
     import ray
 
     from benchmarks import stacks
-    from sb3_pvp.policies.files.model_opponent import MaskableOpponent, model_opponent
+    from sb3_pvp.policies.files.model_files import MaskableOpponent, model_opponent
 
     class Remote:
         def __init__(self, opponent: MaskableOpponent) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.garbling import garbled
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 
 #: From the client to the server, and back.
 DIRECTIONS = ("request", "reply")

@@ -21,8 +21,7 @@ from benchmarks.peer_installs import NotInstalled, checkout_of, default_folder, 
 from benchmarks.peer_programs.rounds import Task
 from benchmarks.report import ROUNDS, Row, Turn, make_row, positive_numbers, print_report
 from sb3_pvp.cli.usage import json_object
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import did_you_mean
+from sb3_pvp.common.errors import Refusal, did_you_mean
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 STOCK_LACKS = "rules between heads, normalised observations"

@@ -36,8 +36,8 @@ newest fighter in a window (`pip install "sb3-pvp[render]"`).""",
 
 CONCLUSION = """## Other programs
 
-`python -m sb3_pvp.zoo train|enjoy|record_video|record_training|plots|push` are rl-zoo3's commands with the games of
-this package. `python -m benchmarks
+`python -m sb3_pvp.zoo train|enjoy|record_video|plots` are rl-zoo3's commands with the games of this package.
+`python -m benchmarks
 world|rollout|train|acting|peers|server|faults|walks|learning_curves|rock_paper_scissors` are the benchmarks, in a
 checkout; `-h` lists their options. `peers` installs other projects, each into a virtual
 environment of its own below the user's cache (4.8 GB)."""

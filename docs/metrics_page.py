@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from sb3_pvp.algorithms import ppo
 from sb3_pvp.callbacks import (
     action_limit,
-    elo,
     evaluations,
     league_callback,
     novelty,
@@ -69,7 +68,6 @@ SOURCES = {
     ),
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league_callback.METRICS,
-    "`EloCallback`": elo.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
+from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.matches.rating import rate
@@ -32,7 +32,6 @@ def train(game: str, league: Path, total_timesteps: int) -> None:
     callbacks = [
         LeagueCallback(snapshot_every=5, anchors={str(BASELINE): 1500}, pictures_every=1000, directory=league),
         SelfPlayCallback(self_play=0.5, past=0.5, match_maker=match_maker, num_live_opponents=2, directory=league),
-        EloCallback(directory=league),  # logs the learner's rating, for TensorBoard
     ]
     model.learn(total_timesteps, callback=callbacks)
     model.save(league.parent / "model.zip")

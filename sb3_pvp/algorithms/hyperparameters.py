@@ -19,7 +19,7 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from torch import nn
 
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE, Kind
-from sb3_pvp.common.names import arguments_of, require_all_known
+from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 
 #: Hyperparameters that can change an environment's spaces.

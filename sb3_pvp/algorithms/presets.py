@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import re
 import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from typing import Any
 import gymnasium
 import yaml
 
-from sb3_pvp.common.names import unknown_name
-from sb3_pvp.former import CALLBACKS
+from sb3_pvp.common.errors import unknown_name
+from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import data_folders
 
@@ -128,12 +129,14 @@ def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_current_names(value: Any) -> Any:
-    """Returns the text, list or mapping with current names in place of those in `sb3_pvp.former.CALLBACKS`."""
+    """Returns the text, list or mapping with current names in place of former ones, without retired callbacks."""
     if isinstance(value, str):
         for before, now in CALLBACKS.items():
             value = value.replace(before, now)
+        for name in RETIRED_CALLBACKS:
+            value = re.sub(rf"^ *- {re.escape(name)}\n", "", value, flags=re.MULTILINE)
     elif isinstance(value, list):
-        return [with_current_names(each) for each in value]
+        return [with_current_names(each) for each in value if each not in RETIRED_CALLBACKS]
     elif isinstance(value, Mapping):
         return {with_current_names(key): with_current_names(each) for key, each in value.items()}
     return value
@@ -148,7 +151,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _parse(path: Path, modified: int) -> dict[str, Any]:
     """Parses a file; the time of its last change is part of the cache's key."""
     try:
-        content = yaml.safe_load(with_current_names(path.read_text("utf-8")))
+        content = with_current_names(yaml.safe_load(path.read_text("utf-8")))
     except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an invalid date
         raise ValueError(f"{path} is not YAML: {error}") from error
     return _check_content(content, path)

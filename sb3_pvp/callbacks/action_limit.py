@@ -39,17 +39,15 @@ class ActionLimitCallback(PvpCallback):
 
     def _on_rollout_start(self) -> None:
         self._penalty = self._penalty_over_time(trained_rollouts(self.model))
-        self._counts: list[Any] = []
 
     def _on_step(self) -> bool:
         """Subtracts the penalty from the rewards of this step."""
         counts = np.count_nonzero(self.locals["actions"], axis=1)
         # In place, because SB3 adds this very array to its rollout buffer.
         self.locals["rewards"] -= np.float32(self._penalty) * np.maximum(counts - self._limit, 0)
-        self._counts.append(counts)
         return True
 
     def _on_rollout_end(self) -> None:
-        counts = np.stack(self._counts)
+        counts = np.count_nonzero(self.model.rollout_buffer.actions, axis=2)  # type: ignore[attr-defined]
         self.logger.record("rollout/actions_mean", float(counts.mean()))
         self.logger.record("rollout/actions_over_limit", float(np.mean(counts > self._limit)))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -26,8 +26,6 @@ from sb3_pvp.players.opponents import is_path
 TABLES = ("stdout", "log", "csv")
 #: Logger outputs that cannot show histograms and figures.
 ALL_BUT_TENSORBOARD = (*TABLES, "json")
-#: Leagues to which a `LeagueCallback` adds snapshots and matches.
-RECORDED_LEAGUES: WeakSet[League] = WeakSet()
 # By model, because several models may train in one process; weak, so that this table keeps no model alive.
 _LEAGUES: WeakKeyDictionary[BaseAlgorithm, dict[Path, League]] = WeakKeyDictionary()
 

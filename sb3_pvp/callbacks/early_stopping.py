@@ -47,14 +47,13 @@ class EarlyStoppingCallback(PvpCallback, KVWriter):
     @checked
     def __init__(self, condition: Annotated[Any, _CONDITION], verbose: bool | int = 1) -> None:
         super().__init__(verbose)
-        formula = {"type": "expression", "expression": condition} if isinstance(condition, str) else condition
-        self._condition = as_schedule(formula)
+        self._condition = as_schedule(Expression(condition) if isinstance(condition, str) else condition)
+        self._text, self._warned = str(self._condition), False
         self._names: set[str] = set()  # of the metrics that the condition needs
         if isinstance(self._condition, Expression):
+            self._text = self._condition.expression
             known = {"t", *self._condition.substitutions, *self._condition.defaults}
-            self._names = {*names_in(self._condition.expression)} - known
-        self._text = getattr(self._condition, "expression", str(self._condition))
-        self._warned = False
+            self._names = {*names_in(self._text)} - known
 
     def _init_callback(self) -> None:
         self._values: dict[str, float] = {}

@@ -15,7 +15,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.common.arguments import NonNegative, OptionalPath, checked
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.envs.measures import STATISTICS
 from sb3_pvp.matches.evaluation import SCORE_FIELDS
 

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -86,22 +86,21 @@ class Evaluation:
     weights: bytes = b""  #: Content of the learner's model file, for evaluation in the background.
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """An evaluation that is under way."""
 
     plan: Evaluation
     future: Future[Any]
-    played: dict[int, dict[str, Any]] = field(default_factory=dict)  #: By number of the fight, in the order of ends.
+    played: dict[int, dict[str, Any]]  #: By number of the fight, in the order of ends.
 
 
 class EvaluationCallback(base.PvpCallback):
     """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`.
 
     In the background, a worker process fights with a copy of the learner while the training goes on, and results are
-    recorded at the start of the first rollout after their arrival. An evaluation that is due before the last one is
-    over waits for it, and so does the end of training, in `wait_for`: the worker gives way no more then. A checkpoint
-    contains an evaluation that is under way: it is played again when the run resumes.
+    recorded at the start of the first rollout after their arrival. The next evaluation waits for the last one, and so
+    does the end of training: the worker gives way no more then. A checkpoint contains an evaluation that is under way,
+    which is played again when the run resumes.
     """
 
     def __init__(
@@ -120,8 +119,7 @@ class EvaluationCallback(base.PvpCallback):
 
     def _on_rollout_start(self) -> None:
         self._rollout = base.trained_rollouts(self.model)
-        is_due = self._rollout % self._eval_freq == 0
-        self._finish(wait=is_due)
+        self._finish(wait=(is_due := self._rollout % self._eval_freq == 0))
         if is_due:
             self._evaluate()
 
@@ -141,8 +139,7 @@ class EvaluationCallback(base.PvpCallback):
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; an evaluation that was under way begins again."""
         super().set_state(state, same_episodes)
-        arguments = self._fights.arguments(self.training_env)
-        if "evaluation" in state and arguments is not None:
+        if "evaluation" in state and (arguments := self._fights.arguments(self.training_env)) is not None:
             self._start(state["evaluation"], arguments)
 
     def _plan(self) -> Evaluation:
@@ -171,45 +168,42 @@ class EvaluationCallback(base.PvpCallback):
             self._record(plan, played)
 
     def _is_in_background(self, arguments: Mapping[str, Any]) -> bool:
-        if self._background == "auto":
-            return num_cores() > 1 and arguments.get("world") == "sim"
-        return bool(self._background)
+        is_auto = self._background == "auto"
+        return num_cores() > 1 and arguments.get("world") == "sim" if is_auto else bool(self._background)
 
     def _start(self, plan: Evaluation, arguments: Mapping[str, Any]) -> None:
-        """Lets a worker play, or without one this process."""
+        """Lets a worker play; a run that resumes where there is none for it plays in this process, with its weights."""
         given = plan.weights, arguments, self._fights.num_envs, plan.choices, plan.deterministic, plan.seed
-        if self._is_in_background(arguments):
-            self._pool = self._pool or WorkerPool(1, "evaluation")
-            self._pool.hurry(False)
-            played = dict[int, dict[str, Any]]()
-            future = self._pool.submit(play_elsewhere, *given, each=lambda found: played.setdefault(*found))
-            self._pending = Pending(plan, future, played)
-        else:
-            future = Future[Any]()
-            future.set_result(None)
-            self._pending = Pending(plan, future, dict(play_elsewhere(*given)))
+        if not self._is_in_background(arguments):
+            self._record_played(plan, dict(play_elsewhere(*given)))
+            return
+        self._pool = self._pool or WorkerPool(1, "evaluation")
+        self._pool.hurry(False)
+        played = dict[int, dict[str, Any]]()
+        future = self._pool.submit(play_elsewhere, *given, each=lambda found: played.setdefault(*found))
+        self._pending = Pending(plan, future, played)
+
+    def _record_played(self, plan: Evaluation, played: Mapping[int, dict[str, Any]]) -> None:
+        self._record(plan, [FinishedEpisode(plan.choices[number], info) for number, info in played.items()])
 
     def _finish(self, wait: bool) -> None:
-        """Records the evaluation in the background, if there is one, when it is over."""
-        if (pending := self._pending) is None or not (wait or pending.future.done()):
+        """Records the evaluation in the background, if there is one, when it is over; a signal leaves it pending."""
+        pending, pool = self._pending, self._pool
+        if pending is None or pool is None or not (wait or pending.future.done()):
             return
+        plan, future, played = pending
+        text = f"waiting for the evaluation after {plan.steps} steps (Ctrl-C ends this)"
         try:
-            self._wait_for(pending)
+            # Hurry again and again: the worker may be just starting.
+            wait_for(future, text, played.__len__, len(plan.choices), partial(pool.hurry, True))
             self._pending = None
-            pending.future.result()
+            future.result()
         except (WorkerDied, WaitedTooLong) as error:  # not worth the training
             self._pending = None
-            text = f"the evaluation after {pending.plan.steps} steps is lost: {error}"
+            text = f"the evaluation after {plan.steps} steps is lost: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         else:
-            choices = pending.plan.choices
-            self._record(pending.plan, [FinishedEpisode(choices[each], info) for each, info in pending.played.items()])
-
-    def _wait_for(self, pending: Pending) -> None:
-        """Returns when an evaluation is over; a signal to stop ends that, and leaves it pending."""
-        pool, text = self._pool, f"waiting for the evaluation after {pending.plan.steps} steps (Ctrl-C ends this)"
-        hurry = partial(pool.hurry, True) if pool is not None else bool  # again and again: it may be just starting
-        wait_for(pending.future, text, pending.played.__len__, len(pending.plan.choices), hurry)
+            self._record_played(plan, played)
 
 
 class WinRateEvalCallback(EvaluationCallback):
@@ -256,8 +250,8 @@ class WinRateEvalCallback(EvaluationCallback):
         names = base.unique_names(listed, [opponent_name(opponent) for opponent in listed])
         #: Names of opponents in tags.
         self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
-        self._deterministic, self._directory = deterministic, directory
-        self._opponent_deterministic = opponent_deterministic
+        self._deterministic, self._opponent_deterministic = deterministic, opponent_deterministic
+        self._directory = directory
 
     def _init_callback(self) -> None:
         super()._init_callback()
@@ -285,10 +279,11 @@ class WinRateEvalCallback(EvaluationCallback):
         """Returns fights against all opponents that exist now."""
         resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
         choices = {label: choice for label, choice in resolved if choice is not None}
-        all_fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
+        fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
         # Always the same seeds, so that evaluations differ by the learner only.
-        now = self.num_timesteps, self._rollout
-        return Evaluation(*now, all_fights, self._deterministic, EVALUATION_SEED, choices)
+        return Evaluation(
+            self.num_timesteps, self._rollout, fights, self._deterministic, EVALUATION_SEED, about=choices
+        )
 
     def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
         """Logs the results and adds them to ``win_rates.csv``."""
@@ -309,15 +304,13 @@ class WinRateEvalCallback(EvaluationCallback):
 
     def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
         """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
-        if not _is_league_player(opponent):
-            return self._playing(OpponentChoice(opponent))
-        player = strongest(self._league) if opponent == BEST else Player.parse(str(opponent))
-        if player is None or not self._league.path(player).is_file():
-            return None
-        return self._playing(OpponentChoice(self._league.opponent(player), str(player)))
-
-    def _playing(self, opponent: OpponentChoice) -> OpponentChoice:
-        return playing_like(opponent, self._deterministic, self._opponent_deterministic)
+        choice = OpponentChoice(opponent)
+        if _is_league_player(opponent):
+            player = strongest(self._league) if opponent == BEST else Player.parse(str(opponent))
+            if player is None or not self._league.path(player).is_file():
+                return None
+            choice = OpponentChoice(self._league.opponent(player), str(player))
+        return playing_like(choice, self._deterministic, self._opponent_deterministic)
 
 
 def strongest(league: League) -> Player | None:
@@ -421,8 +414,8 @@ class ReferenceRatingCallback(EvaluationCallback):
         self.logger.record("reference/elo", self._rating)
         self.logger.record("reference/matches", len(counted), exclude="stdout")
         if counted:
-            met = [elo.rating(record.player_b) for record in counted]
-            self.logger.record("reference/average-match", float(np.mean(met)), exclude="stdout")
+            met = np.mean([elo.rating(record.player_b) for record in counted])
+            self.logger.record("reference/average-match", float(met), exclude="stdout")
             self.logger.record("reference/win_rate", float(np.mean([record.score for record in counted])))
         if self.verbose:
             print(f"{plan.steps} steps: {self._rating:.0f} Elo among the references")
@@ -434,17 +427,17 @@ def read_references(folder: Path) -> list[Reference]:
     ratings = json.loads(path.read_text()) if path.is_file() else {}
     if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
         raise ValueError(f"{path} must be a JSON object that maps names of references to numbers")
-    models = {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    if unknown := ratings.keys() - models.keys() - set(opponent_names()):
-        raise ValueError(f"{path} rates {', '.join(sorted(unknown))}: no such bot, and no such model in {folder}")
+    opponents = {name: name for name in ratings} | {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
+    if unknown := [name for name in sorted(ratings) if opponents[name] == name and name not in opponent_names()]:
+        raise ValueError(f"{path} rates {', '.join(unknown)}: no such bot, and no such model in {folder}")
+    if not opponents:
+        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
     references, center = list[Reference](), center_of(ratings.values())
-    for name in sorted(models.keys() | ratings.keys()):
+    for name, opponent in sorted(opponents.items()):
         player = base.player_of_opponent(name)
         if player.name == LEARNER:  # a snapshot of another run, which must not be mistaken for this run's learner
             player = Player(f"reference-{LEARNER}", player.step)
-        references.append(Reference(player, models.get(name, name), float(ratings.get(name, center))))
-    if not references:
-        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
+        references.append(Reference(player, opponent, float(ratings.get(name, center))))
     return references
 
 

@@ -26,6 +26,11 @@ MAX_PLAYERS = 24
 _MAX_OTHERS = 8
 
 METRICS = {
+    "rollout/elo/latest": "Elo rating of the learner.",
+    "rollout/elo/average-match": "Mean Elo rating of the opponents met in this rollout, as rated before it.",
+    "rollout/elo/{player}": "Elo rating of a player that is not a snapshot, such as `baseline`.",
+    "rollout/open_skill/mu": "OpenSkill rating of the learner (mean).",
+    "rollout/open_skill/sigma": "Uncertainty of this rating (standard deviation).",
     "league/num_players": "Players with a model in the league.",
     "league/num_matches": "Matches in the league's log, including broken ones.",
     "league/broken_matches": "Fights of this rollout that were broken off, which are not rated.",
@@ -39,13 +44,13 @@ METRICS = {
 
 
 class LeagueCallback(base.PvpCallback):
-    """Adds snapshots of the learner, and the finished matches of each rollout, to the league.
+    """Adds snapshots of the learner, and the finished matches of each rollout, to the league, and logs ratings.
 
     In the league the learner is ``main@STEPS``, with its steps at the start of the rollout in which the match ended.
     Matches are written at the end of a rollout, in one transaction. A run that is killed and resumed uses the same keys
     for them again, so that no match counts twice.
 
-    List it before `SelfPlayCallback` and `EloCallback`. Environments must report ``opponent`` and ``outcome`` at the
+    List it before `SelfPlayCallback`. Environments must report ``opponent`` and ``outcome`` at the
     end of episodes, as `PvpEnv` does.
 
     Args:
@@ -75,7 +80,6 @@ class LeagueCallback(base.PvpCallback):
         self._league = base.shared_league(self.model, self._directory)
         known = [*self._league.players(), *(each.player_a for each in self._league.log.records())]
         base.check_same_run(self.model, self._league.folder, (each.age for each in known if each.name == LEARNER))
-        base.RECORDED_LEAGUES.add(self._league)
         if self._anchors:
             self._league.add_anchors(self._anchors)
         env = self.training_env
@@ -92,6 +96,8 @@ class LeagueCallback(base.PvpCallback):
         if self._snapshot_every.is_due(self._last_snapshot, self._rollout):
             self._league.add(self._learner, lambda path: save_weights(self.model, path))
             self._last_snapshot = self._rollout
+        self._elo_before = dict(self._league.ratings().elo.ratings)
+        self._met: list[Player] = []
         self._records: list[MatchRecord] = []
         self._episodes = np.zeros(self.training_env.num_envs, np.int64)
 
@@ -100,16 +106,15 @@ class LeagueCallback(base.PvpCallback):
         self._episodes[row] += 1
         name, _ = self._required_info(info, "opponent"), self._required_info(info, "outcome")
         opponent = base.player_of_opponent(name)
-        if name != SELF_PLAY and opponent != self._learner:  # a fight against itself does not change its rating
-            self._records.append(base.match_record(self._learner, opponent, info, key))
+        if name != SELF_PLAY:
+            self._met.append(opponent)
+            if opponent != self._learner:  # a fight against itself does not change its rating
+                self._records.append(base.match_record(self._learner, opponent, info, key))
 
     def _on_rollout_end(self) -> None:
         league, records = self._league, self._records
-        if (
-            league.log.append(records) < len(records)
-            and not self._warned
-            and (others := league.log.count_conflicts(records))
-        ):
+        repeats = league.log.append(records) < len(records)
+        if repeats and not self._warned and (others := league.log.count_conflicts(records)):
             self._warned = True
             warnings.warn(
                 f"{others} fights of rollout {self._rollout} are in the log of {league.folder} already, with other "
@@ -118,6 +123,7 @@ class LeagueCallback(base.PvpCallback):
                 stacklevel=2,
             )
         league.save()
+        self._log_ratings()
         self.logger.record("league/num_players", len(league.players()), exclude=("stdout",))
         self.logger.record("league/num_matches", len(league.log), exclude=("stdout",))
         self.logger.record("league/broken_matches", sum(not each.counted for each in records))
@@ -129,6 +135,20 @@ class LeagueCallback(base.PvpCallback):
     def _on_training_end(self) -> None:
         if not self._is_published:
             self._publish()
+
+    def _log_ratings(self) -> None:
+        ratings = self._league.ratings()
+        self.logger.record("rollout/elo/latest", ratings.elo.rating(self._learner))
+        if self._met:
+            # A player that was first met in this rollout had no rating before it.
+            before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in self._met]
+            self.logger.record("rollout/elo/average-match", float(np.mean(before)))
+        for player, rating in ratings.elo.ratings.items():
+            if player.step is None:  # snapshots would add a tag each
+                self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
+        skill = ratings.open_skill.rating(self._learner)
+        self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")
+        self.logger.record("rollout/open_skill/sigma", skill.sigma, exclude="stdout")
 
     def _publish(self) -> None:
         league = self._league
@@ -143,6 +163,14 @@ class LeagueCallback(base.PvpCallback):
         for _, newest in [pair for pair in snapshot_standings(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):
                 self.logger.record(f"league/bradley_terry/{name}", value, exclude=("stdout",))
+
+
+class EloCallback(base.PvpCallback):
+    """Does nothing: `LeagueCallback` logs the ratings by now. Programs and configurations may still list it."""
+
+    @checked
+    def __init__(self, directory: OptionalPath = None, verbose: bool | int = 0) -> None:
+        super().__init__(verbose)
 
 
 def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:

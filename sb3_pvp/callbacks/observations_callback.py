@@ -13,7 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, PvpCallback
 from sb3_pvp.common.arguments import Flag, checked
-from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, part_of
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
 
 METRICS = {
@@ -29,12 +29,11 @@ METRICS = {
 
 def own_shape(model: BaseAlgorithm) -> tuple[int, ...]:
     """Returns the learner's own shape, ``(frames, features)`` or ``(features,)``; `ValueError` for other spaces."""
-    space = model.observation_space
-    own = space.spaces.get(OBSERVATION) if isinstance(space, spaces.Dict) else space
+    own = part_of(model.observation_space)
     if not isinstance(own, spaces.Box) or len(own.shape) not in (1, 2):
         raise ValueError(
             f"observations must be a Box of shape (features,) or (frames, features), or a Dict with one under "
-            f"{OBSERVATION!r}; this model has {space}"
+            f"{OBSERVATION!r}; this model has {model.observation_space}"
         )
     return own.shape
 
@@ -51,9 +50,8 @@ def newest_frame(observations: NDArray[Any], shape: tuple[int, ...]) -> NDArray[
 
 def normalizer_of(model: BaseAlgorithm) -> RunningNormalizer | None:
     """Returns the policy's observation normaliser, if it has one."""
-    normalizer = getattr(model.policy, "observation_normalizer", None)
-    assert normalizer is None or isinstance(normalizer, RunningNormalizer)
-    return normalizer
+    found: RunningNormalizer | None = getattr(model.policy, "observation_normalizer", None)
+    return found
 
 
 def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
@@ -85,9 +83,8 @@ class ObservationMetricsCallback(PvpCallback):
 
     def _on_rollout_end(self) -> None:
         observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
-        parts = [own_part(observations)]
-        if isinstance(observations, dict) and PRIVILEGED in observations:
-            parts.append(observations[PRIVILEGED])
+        hidden = observations.get(PRIVILEGED) if isinstance(observations, dict) else None
+        parts = [own_part(observations)] if hidden is None else [own_part(observations), hidden]
         # One array (steps * envs,) per feature, of the newest frame.
         features = (newest_frame(part, part.shape[2:]).reshape(-1, part.shape[-1]).T for part in parts)
         seen = dict(zip((*self._names, *self._critic_names), chain.from_iterable(features), strict=True))

@@ -79,20 +79,15 @@ class OutcomePredictorCallback(PvpCallback):
             )
 
     def _on_rollout_start(self) -> None:
-        self._step = 0
         # Of a fight that began in an earlier rollout, only the steps in this buffer are used.
         self._starts = np.zeros(self.training_env.num_envs, np.int64)
         self._fights: list[DecidedFight] = []
 
-    def _on_step(self) -> bool:
-        """Counts the step before the episodes that it ends are handled."""
-        self._step += 1
-        return super()._on_step()
-
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
+        stop = self.locals["rollout_buffer"].pos + 1  # the step that ended it is added after this hook
         if (outcome := self._required_info(info, "outcome")) in ("won", "lost"):
-            self._fights.append(DecidedFight(row, int(self._starts[row]), self._step, outcome == "won"))
-        self._starts[row] = self._step
+            self._fights.append(DecidedFight(row, int(self._starts[row]), stop, outcome == "won"))
+        self._starts[row] = stop
 
     def _on_rollout_end(self) -> None:
         started = time.perf_counter()
@@ -101,7 +96,8 @@ class OutcomePredictorCallback(PvpCallback):
             return  # the first rollout of a policy only collects statistics
         if statistics is not None:
             self.predictor.statistics = statistics  # those of this policy, saved with the predictor
-        self._train_and_test(own_part(self.model.rollout_buffer.observations))  # type: ignore[attr-defined]
+        # With all rows, as the fights are numbered: the model's own buffer is without those of lost actors.
+        self._train_and_test(own_part(self.locals["rollout_buffer"].observations))
         self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
 
     def _train_and_test(self, observations: NDArray[Any]) -> None:

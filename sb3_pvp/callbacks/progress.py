@@ -16,8 +16,8 @@ from sb3_pvp.players.opponents import SELF_PLAY
 class ProgressCallback(ProgressBarCallback):
     """SB3's progress bar, prefixed with the learner's recent win rate and its Elo rating.
 
-    Self-play fights do not count towards the win rate. The rating is shown if an `EloCallback`, listed before this
-    callback, logs it. rl-zoo3's ``-P`` uses this bar for environments of this package.
+    Self-play fights do not count towards the win rate. The rating is shown if a `LeagueCallback`, listed before
+    this callback, logs it. rl-zoo3's ``-P`` uses this bar for environments of this package.
 
     Args:
         window: number of recent episodes in the win rate.
@@ -42,7 +42,7 @@ class ProgressCallback(ProgressBarCallback):
         return super()._on_step()
 
     def _on_rollout_end(self) -> None:
-        # The logger clears its values with each dump; between two values of an EloCallback the last one stays.
+        # The logger clears its values with each dump; between two values of a LeagueCallback the last one stays.
         self._elo = self.logger.name_to_value.get("rollout/elo/latest", self._elo)
         self.pbar.set_description_str(self.text)
 

@@ -17,14 +17,14 @@ from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import sampling_from
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.league import LEARNER, League, MatchMaker, Player, Prioritised
 from sb3_pvp.players.league import match_maker as make_match_maker
 from sb3_pvp.players.league.match_log import SCORES
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
-from sb3_pvp.policies.files.model_opponent import find_file
+from sb3_pvp.policies.files.model_files import find_file
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
 #: The kinds of opponents, in the order in which they are given rows: their metrics under ``env/``, with descriptions.
@@ -169,12 +169,8 @@ class SelfPlayCallback(base.PvpCallback):
             )
         for kind in dict.fromkeys(kinds):
             self._sources[kind].begin_rollout(base.learner(self.model), time, self._rng)
-        rows_of: dict[int, list[int]] = {}
-        opponents = self._opponents(time)
-        for row, opponent in enumerate(opponents):
-            rows_of.setdefault(id(opponent), []).append(row)
-        for own in rows_of.values():
-            self.training_env.env_method("set_opponent", opponents[own[0]], indices=own)
+        for opponent, own in self._opponents(time):
+            self.training_env.env_method("set_opponent", opponent, indices=own)
         self._next: list[Assignment] = [(kind, self._past.chances) for kind in kinds]
         if self._running is None:  # the running episodes began before this callback chose opponents
             # As SB3's _setup_learn does; the new episodes have the opponents that were just set.
@@ -193,9 +189,8 @@ class SelfPlayCallback(base.PvpCallback):
         (kind, chances), self._running[row] = self._running[row], self._next[row]
         if outcome in SCORES and kind != SELF:  # broken fights have no score
             self._points.setdefault(kind, []).append(SCORES[outcome])
-        if kind == PAST:
-            step = self._past.record(name, outcome, chances.get(name))
-            self._past_steps += [] if step is None else [step]
+        if kind == PAST and (step := self._past.record(name, outcome, chances.get(name))) is not None:
+            self._past_steps.append(step)
 
     def _on_rollout_end(self) -> None:
         for kind, points in self._points.items():
@@ -211,11 +206,11 @@ class SelfPlayCallback(base.PvpCallback):
             own = self._steps_before / rollout_steps
             self.logger.record("selfplay/average-target-rollout-difference", own - mean)
 
-    def _opponents(self, time: int) -> list[OpponentChoice]:
-        """Returns what each row plays against in this rollout."""
-        opponents: list[OpponentChoice] = []
+    def _opponents(self, time: int) -> list[tuple[OpponentChoice, list[int]]]:
+        """Returns what is played against in this rollout, each with its rows."""
         # Rows with the same options share the object, so that an environment loads it only once.
-        shared: dict[tuple[Any, ...], OpponentChoice] = {}
+        shared: dict[tuple[Any, ...], tuple[OpponentChoice, list[int]]] = {}
+        rows = iter(range(len(self._kinds)))  # kinds have their rows side by side
         for kind in dict.fromkeys(self._kinds):
             count = self._kinds.count(kind)
             choices = self._sources[kind].divide(count, self._rng)
@@ -224,9 +219,11 @@ class SelfPlayCallback(base.PvpCallback):
                 # The other options are the same for all rows of a kind.
                 key = (kind, id(choice), own.get("delay_chance"), own.get("deterministic"))
                 if key not in shared:
-                    shared[key] = _with_options(choice, own)
-                opponents.append(shared[key])
-        return opponents
+                    # The world plays its bot itself, by no options but these.
+                    names = ("reset_params",) if choice.opponent == WORLD_BOT else own
+                    shared[key] = replace(choice, **{name: own[name] for name in names if name in own}), []
+                shared[key][1].append(next(rows))
+        return [*shared.values()]
 
 
 class Shares:
@@ -237,8 +234,8 @@ class Shares:
     """
 
     def __init__(self, schedules: Mapping[str, Any]) -> None:
-        given = {kind: schedules[kind] for kind in KINDS[:-1]}
-        self._shares = {kind: base.Scheduled(f"the share {kind!r} of opponents", given[kind], SHARE) for kind in given}
+        what = "the share {!r} of opponents"
+        self._shares = {kind: base.Scheduled(what.format(kind), schedules[kind], SHARE) for kind in KINDS[:-1]}
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
@@ -386,10 +383,7 @@ class PastPlayers(LatestPlayer):
         self.chances = {base.labelled_name(player, self._label): chances[player] for player in drawn}
 
     def record(self, name: str, learner_outcome: str, chance: float | None) -> int | None:
-        """Reports an episode's outcome to the match maker; returns the player's step, if it has one.
-
-        ``chance`` is the player's probability at the time of the draw; ``None``: its present one.
-        """
+        """Reports an outcome and the chance at the draw (``None``: the present one); returns the player's step."""
         player = base.player_of_opponent(name.removeprefix(f"{self._label}." if self._label else ""))
         self._maker.record(player, learner_outcome, chance)
         return player.step
@@ -414,24 +408,19 @@ class Targets(OpponentSource):
         super().__init__([OpponentChoice(*each) for each in zip(targets, unique, strict=True)])
 
 
-def _with_options(choice: OpponentChoice, options: Mapping[str, Any]) -> OpponentChoice:
-    """Returns a new choice with those options that apply to it: the world plays its bot itself."""
-    applicable = ("reset_params",) if choice.opponent == WORLD_BOT else options
-    return replace(choice, **{name: options[name] for name in applicable if name in options})
-
-
 def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:
     """Logs the match maker's statistics of past players."""
     chances = np.array(list(match_maker.probabilities().values()))
     values = {"softmax": chances}  # the reference's name for the probabilities, whatever the match maker
     if isinstance(match_maker, Prioritised):
         values["quality"] = np.array(list(match_maker.qualities().values()))
-    entropy = float(-(chances * np.log2(chances + 1e-10)).sum())  # finite where a chance is 0
-    metrics: dict[str, float] = {"num_opponents": len(match_maker.players), "entropy_softmax": entropy}
+    logger.record("selfplay/past_num_opponents", len(match_maker.players), exclude="stdout")
+    # The small number: finite where a chance is 0.
+    entropy = float(-(chances * np.log2(chances + 1e-10)).sum())
+    logger.record("selfplay/past_entropy_softmax", entropy, exclude="stdout")
     for name, numbers in values.items():
         for statistic in ("mean", "min", "max", "std", "median") if numbers.size else ():
-            metrics[f"{statistic}_{name}"] = float(getattr(np, statistic)(numbers))
+            number = float(getattr(np, statistic)(numbers))
+            logger.record(f"selfplay/past_{statistic}_{name}", number, exclude="stdout")
         if histograms:
             logger.record(f"selfplay/past_{name}_histogram", th.from_numpy(numbers), exclude=base.ALL_BUT_TENSORBOARD)
-    for name, value in metrics.items():
-        logger.record(f"selfplay/past_{name}", value, exclude="stdout")

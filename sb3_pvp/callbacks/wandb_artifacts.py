@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -45,83 +44,70 @@ class WandbArtifactsCallback(PvpCallback):
             return  # called at the end of training, and again after the final model was saved
         self._published_at = model.num_timesteps
         league = self._league(model)
-        standings = [] if league is None else league.leaderboard()
-        own = snapshot_standings(standings, LEARNER)
+        standings = {} if league is None else {each.player: each for each in league.leaderboard()}
+        own = snapshot_standings([*standings.values()], LEARNER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
-            _log_model("model", path, "final", model.num_timesteps, own[-1][1] if own else None)
-        if (best := _in_run(model, None, "best_model.zip")) is not None:
-            _log_model("model", best, "best", steps_of(best), None)
+            self._log("model", path, "final", model.num_timesteps, own[-1][1] if own else None)
+        with contextlib.suppress(ValueError, FileNotFoundError):  # no run folder, or no such model in it
+            best = path_in_run(model, None, "best_model.zip")
+            self._log("model", best, "best", steps_of(best))
         if league is not None and (player := strongest(league)) is not None:
-            standing = next(each for each in standings if each.player == str(player))
-            _log_model("model", league.path(player), "strongest", player.age, standing)
+            self._log("model", league.path(player), "strongest", player.age, standings[str(player)])
         if standings:
-            _log_leaderboard(standings)
+            self._log_leaderboard([*standings.values()], own)
 
     def _init_callback(self) -> None:
-        _wandb()
+        import wandb
+
+        if wandb.run is None:
+            raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init() before")
+        self._wandb: Any = wandb
         self._first_step = self.num_timesteps
 
     def _on_rollout_end(self) -> None:
         league = self._league(self.model) if self._snapshots else None
-        if league is None:
-            return
-        new = [each for each in league.players() if each.name == LEARNER and each.age >= self._first_step]
-        standings = {each.player: each for each in league.leaderboard()} if new else {}
-        for player in new:
-            path, standing = league.path(player), standings.get(str(player))
-            _log_model("snapshots", path, f"steps-{player.age}", player.age, standing)
-            self._first_step = player.age + 1  # older snapshots are logged already
+        players = [] if league is None else league.players()
+        new = [each for each in players if each.name == LEARNER and each.age >= self._first_step]
+        if league is not None and new:
+            standings = {each.player: each for each in league.leaderboard()}
+            for player in new:
+                standing = standings.get(str(player))
+                self._log("snapshots", league.path(player), f"steps-{player.age}", player.age, standing)
+            self._first_step = max(each.age for each in new) + 1  # older snapshots are logged already
 
     def _on_training_end(self) -> None:
         self.publish(self.model)
 
     def _league(self, model: BaseAlgorithm) -> League | None:
         """Returns the league of the run, if it has one."""
-        return shared_league(model, self._directory) if _in_run(model, self._directory, LEAGUE) else None
+        with contextlib.suppress(ValueError):  # the run has no folder
+            if path_in_run(model, self._directory, LEAGUE).exists():
+                return shared_league(model, self._directory)
+        return None
 
+    def _log(self, name: str, path: Path, alias: str, steps: int, standing: Standing | None = None) -> None:
+        """Logs a model's file as a new version of the artifact ``name-ID``, with this alias."""
+        metadata: dict[str, Any] = {"steps": steps}
+        if standing is not None:
+            metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
+            metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
+        run = self._wandb.run
+        artifact = self._wandb.Artifact(f"{name}-{run.id}", type="model", metadata=metadata)
+        # "mutable" copies the file, which may be deleted or overwritten before W&B has uploaded it.
+        artifact.add_file(str(path), name="model.zip", policy="mutable")
+        run.log_artifact(artifact, aliases=[alias])
 
-def _log_model(name: str, path: Path, alias: str, steps: int, standing: Standing | None) -> None:
-    """Logs a model's file as a new version of the artifact ``name-ID``, with this alias."""
-    metadata: dict[str, Any] = {"steps": steps}
-    if standing is not None:
-        metadata |= {name: getattr(standing, name) for name in ("player", "elo", "open_skill", "games", "win_rate")}
-        metadata |= {"bradley_terry": standing.rating, "bradley_terry_interval": [standing.low, standing.high]}
-    wandb = _wandb()
-    artifact = wandb.Artifact(f"{name}-{wandb.run.id}", type="model", metadata=metadata)
-    # "mutable" copies the file, which may be deleted or overwritten before W&B has uploaded it.
-    artifact.add_file(str(path), name="model.zip", policy="mutable")
-    wandb.run.log_artifact(artifact, aliases=[alias])
-
-
-def _log_leaderboard(standings: list[Standing]) -> None:
-    wandb = _wandb()
-    artifact = wandb.Artifact(f"leaderboard-{wandb.run.id}", type="leaderboard")
-    with artifact.new_file("leaderboard.csv") as file:
-        file.write(FORMATS["csv"](standings))
-    wandb.run.log_artifact(artifact)
-    rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
-    wandb.run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
-    own = snapshot_standings(standings, LEARNER)
-    curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
-    steps, names = [step for step, _ in own], ["Bradley-Terry", "Elo"]
-    chart = wandb.plot.line_series(steps, curves, names, "Ratings of the learner's snapshots", "steps")
-    wandb.run.log({"league/rating_curves": chart})
-
-
-def _wandb() -> Any:
-    """Imports W&B; raises `ValueError` if it has no open run."""
-    import wandb
-
-    if wandb.run is None:
-        raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init() before")
-    return wandb
-
-
-def _in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path | None:
-    """Returns ``given``, or by default ``name`` in the run folder; ``None`` if it does not exist."""
-    with contextlib.suppress(ValueError):  # the run has no folder
-        path = path_in_run(model, given, name)
-        return path if path.exists() else None
-    return None
+    def _log_leaderboard(self, standings: list[Standing], own: list[tuple[int, Standing]]) -> None:
+        wandb, run = self._wandb, self._wandb.run
+        artifact = wandb.Artifact(f"leaderboard-{run.id}", type="leaderboard")
+        with artifact.new_file("leaderboard.csv") as file:
+            file.write(FORMATS["csv"](standings))
+        run.log_artifact(artifact)
+        rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
+        curves = [[each.rating for _, each in own], [each.elo for _, each in own]]
+        steps, names = [step for step, _ in own], ["Bradley-Terry", "Elo"]
+        chart = wandb.plot.line_series(steps, curves, names, "Ratings of the learner's snapshots", "steps")
+        run.log({"league/leaderboard": wandb.Table(columns=["steps", *COLUMNS], data=rows)})
+        run.log({"league/rating_curves": chart})

@@ -10,20 +10,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sb3_pvp.cli.exchange import export
+from sb3_pvp.cli.exchange import export, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
-from sb3_pvp.cli.hub import pull, push
-from sb3_pvp.cli.import_upstream import import_upstream
-from sb3_pvp.cli.jobs import jobs, tensorboard
+from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models
 from sb3_pvp.cli.runs import plot, presets, quickstart, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
-from sb3_pvp.common.entry_points import installed, missing
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import Refusal, installed, missing
 from sb3_pvp.common.stop_signals import interrupts
 
 _ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.
@@ -96,7 +93,6 @@ app.command(context_settings=NAMES_OF_THE_ORIGINAL)(serve)
 app.command()(export)
 app.command()(push)
 app.command()(pull)
-app.command()(tensorboard)
 app.command("first-fighter", hidden=True)(quickstart)  # the former name
 for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)

@@ -1,13 +1,19 @@
-"""``sb3-pvp export``."""
+"""``sb3-pvp export``, ``import-upstream``, ``push`` and ``pull``: models from and for elsewhere."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, print_result
+from sb3_pvp.cli.tables import AsJson, print_result
+from sb3_pvp.common.errors import Refusal
+from sb3_pvp.policies.files.shipped import SUFFIX, find_model
+
+RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
+Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
 
 
 def export(
@@ -25,7 +31,6 @@ def export(
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
     from sb3_pvp.policies.files.model_files import load
-    from sb3_pvp.policies.files.shipped import SUFFIX, find_model
 
     path = output or model.with_suffix(SUFFIX)
     export_fighter(load(find_model(model)), path, onnx=not no_onnx)
@@ -38,3 +43,92 @@ def export(
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
     text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: sb3-pvp evaluate {path}"
     print_result(figures, text, as_json)
+
+
+def import_upstream(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint of the original system, a zip file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file, .zip or .fighter.", dir_okay=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Convert a checkpoint of the original system, pvp-ml, to a model that all commands take.
+
+    The model decides as the original does; see docs/import-upstream.md for what is carried over. Nothing in the
+    checkpoint is executed, so it need not be trusted. Training can continue from a zip.
+    """
+    from sb3_pvp.policies.files.fighter_files import export_fighter
+    from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read
+
+    if output.suffix not in (".zip", SUFFIX):
+        raise Refusal(f"--output must end in .zip or {SUFFIX}, such as {output.with_suffix('.zip')}")
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        model = read(checkpoint)
+    if output.suffix == SUFFIX:
+        export_fighter(model, output)
+    else:
+        model.save(output)
+    texts = [str(note.message) for note in notes]
+    figures = {
+        "model": str(output),
+        "game": model.game,
+        "steps": model.num_timesteps,
+        "rollouts": model.trained_rollouts,
+        "frame_ages": model.frame_ages,
+        "has_outcome_predictor": hasattr(model, "outcome_predictor"),
+        "notes": texts,
+    }
+    text = [
+        f"{output}: a fighter for {model.game or 'an unknown game'}, trained for {model.num_timesteps:,} steps",
+        *(f"note: {each}" for each in texts),
+        *([f"sb3-pvp evaluate {output}"] if model.game else []),
+    ]
+    print_result(figures, "\n".join(text), as_json)
+
+
+def push(
+    model: Annotated[
+        Path, typer.Argument(help="The model's file, or the name of a fighter that ships; a zip must be trusted.")
+    ],
+    repo_id: RepoId,
+    private: Annotated[bool, typer.Option("--private", help="Only you and those you name can see it.")] = False,
+    revision: Revision = None,
+    message: Annotated[str | None, typer.Option(help="Message of the commit.")] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(help="Output of sb3-pvp evaluate --json, for the card; can be repeated.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Upload a model to the Hugging Face hub as a fighter file, with a model card.
+
+    Creates the repository and the branch if needed, and replaces the card there. Needs a token that may write, from
+    HF_TOKEN or `hf auth login`; HF_ENDPOINT is the address of another hub.
+    """
+    from sb3_pvp.policies.files.hub import push_fighter
+
+    name, url = push_fighter(model, repo_id, private, revision, message, results or ())
+    branch = f" --revision {revision}" if revision else ""
+    typer.echo(f"pushed {name}: {url}\nto get it: sb3-pvp pull {repo_id}{branch}")
+
+
+def pull(
+    repo_id: RepoId,
+    revision: Revision = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file; default: its name there.", dir_okay=False)
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="Which file, in a repository with several fighters.")] = None,
+) -> None:
+    """Download a fighter from the Hugging Face hub; nothing in it is executed.
+
+    Takes the fighter file of the repository, or without one the zip of a model. For a private repository set HF_TOKEN;
+    HF_ENDPOINT is the address of another hub.
+    """
+    from sb3_pvp.policies.files.hub import pull_fighter
+
+    path, name, commit = pull_fighter(repo_id, revision, output, file)
+    is_safe = path.suffix == SUFFIX
+    typer.echo(f"{path} is {name} of {repo_id} at {commit:.7}")
+    safe, also = ("", "") if is_safe else (" --safe", ", safe=True")
+    typer.echo(f"to let it fight: sb3-pvp evaluate {path}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
+    if not is_safe:
+        typer.echo("without --safe, loading this zip unpickles parts of it: do that only if you trust its author")

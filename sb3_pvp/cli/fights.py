@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sb3_pvp.cli.tables import AsJson, print_result
 from sb3_pvp.cli.usage import (
-    AsJson,
     GameName,
     Jobs,
     Opponent,
@@ -20,15 +19,11 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     json_object,
-    print_result,
     progress,
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.arguments import MAPPING
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.game import find_game
+from sb3_pvp.common.errors import Refusal, refusals, require_all_known
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -37,7 +32,6 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 
 def evaluate(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The model's file, or the name of a fighter that ships.")],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
@@ -72,35 +66,27 @@ def evaluate(
     arguments = json_object(env_kwargs, "--env-kwargs")
     for name in arguments.keys() & _OPTIONS.keys():
         raise Refusal(f"--env-kwargs cannot set {name!r}: use {_OPTIONS[name]}")
+    # Checked here, since `score_model` would take its own arguments, such as ``safe``, from there.
     require_all_known("key of --env-kwargs", arguments, {field.name for field in fields(FightSettings)})
     if reset_params is not None:
-        given = MAPPING.read("reset_params in --env-kwargs", arguments.get("reset_params")) or {}
-        arguments["reset_params"] = given | json_object(reset_params, "--reset-params")
+        arguments["reset_params"] = json_object(reset_params, "--reset-params")
     if frame_ages is not None:
-        try:
-            ages = [int(part) for part in frame_ages.strip("[] ").split(",")]
-        except ValueError:
-            raise Refusal(f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}") from None
+        with refusals(about=f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}"):
+            ages = json.loads(f"[{frame_ages}]")
         # One number is a number of frames, but [2] is the age of a single frame.
-        arguments["frame_ages"] = ages if len(ages) > 1 or "[" in frame_ages else ages[0]
+        arguments["frame_ages"] = ages[0] if len(ages) == 1 else ages
     arguments |= {"opponent": opponent, "world": world}
-    watch = watched(episodes)
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
-    score, fights, note = score_model(model, episodes, seed, watch, *given, **arguments)
+    score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
+    groups = dict(sorted(score.groups.items()))
     figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
-    figures["groups"] = {name: group.as_dict() for name, group in sorted(score.groups.items())}
-    settings, other_mode = _describe(fights, note, stochastic, "--stochastic", context)
-    width = max(map(len, score.groups), default=0)
-    bars = [
-        f"  {name:{width}}  {'█' * round(20 * group.win_rate):20}  {group.win_rate:6.1%} of {group.decided}"
-        for name, group in sorted(score.groups.items())
-    ]
-    text = [f"{model} against {opponent}: {score}", f"fights of {settings}", *(bars if len(bars) > 1 else ())]
-    print_result(figures, "\n".join([*text, other_mode]), as_json)
+    figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
+    builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
+    text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
+    print_result(figures, "\n".join([*text, _other_mode(stochastic, "--stochastic")]), as_json)
 
 
 def record(
-    context: typer.Context,
     model: Annotated[str, typer.Argument(help="The model's file, or the name of a fighter or script.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
@@ -120,17 +106,10 @@ def record(
     """
     use_one_thread()
     from sb3_pvp.matches.replay import record_fight, save_fight
-    from sb3_pvp.matches.scoring import trained_start
-    from sb3_pvp.players.opponents import is_path
-    from sb3_pvp.policies.files.model_files import game_of, load
-    from sb3_pvp.policies.files.shipped import find_model
+    from sb3_pvp.matches.scoring import start_of
 
-    params, note = json_object(reset_params, "--reset-params"), ""
-    played = None if game is None else find_game(game)
-    if reset_params is None and is_path(model, played):
-        path = find_model(model)
-        fighter = load(path)
-        params, note = trained_start(fighter, path, played or game_of(fighter))
+    given = json_object(reset_params, "--reset-params")
+    params, note = start_of(model, game) if reset_params is None else (given, "")
     with progress("fighting"):
         fight = record_fight(
             model, opponent, seed=seed, deterministic=deterministic, world=world, game=game, reset_params=params
@@ -148,11 +127,10 @@ def record(
         "file": str(output),
     }
     fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
-    settings, other_mode = _describe(fights, note, not deterministic, "--deterministic", context)
     lines = (
         f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
-        f"a fight of {settings}",
-        other_mode,
+        f"a fight of {_describe(fights, note, not deterministic)}",
+        _other_mode(deterministic, "--deterministic"),
         f"to watch it: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
     )
     print_result(figures, "\n".join(lines), as_json)
@@ -176,15 +154,13 @@ def replay(
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
 
 
-def _describe(fights: dict[str, Any], note: str, sampled: bool, flag: str, context: typer.Context) -> tuple[str, str]:
-    """Returns the settings of the fights, and the command line that chooses actions the other way, with ``flag``."""
-    words = list(context.obj["arguments"])  # the command line, see `run_app`
-    command = ["sb3-pvp", *(word for word in words if word != flag), *([] if flag in words else [flag])]
-    start = json.dumps(fights.get("start"), default=str)
+def _describe(fights: dict[str, Any], note: str, sampled: bool) -> str:
+    """Returns the settings of the fights in words."""
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    return (
-        f"{fights.get('game')} with {start}{note}, {modes}",
-        f"{_MODES[not sampled]}: {shlex.join(command)}",
-    )
+    return f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
+
+
+def _other_mode(given: bool, flag: str) -> str:
+    return f"{'without' if given else 'with'} {flag} it may be far stronger, or weaker"

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sb3_pvp.cli.tables import AsJson, OutFile, print_result, write
 from sb3_pvp.cli.usage import (
     OLDER_NAMES,
-    AsJson,
     GameName,
     Jobs,
-    OutFile,
     ResetParams,
     Seed,
     World,
     json_object,
-    print_result,
     progress,
     resumable,
     say_processes,
     use_one_thread,
-    write,
 )
-from sb3_pvp.common.errors import refusals
-from sb3_pvp.common.names import require_known
-from sb3_pvp.game import HOME_GAME, find_game, game_reference
+from sb3_pvp.common.errors import refusals, require_known
+from sb3_pvp.game import game_reference
+from sb3_pvp.players.league import League, Payoff, Player, check_anchors
+from sb3_pvp.players.league.leaderboard import FORMATS, as_table
+from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
+from sb3_pvp.players.league.players import evenly_spread
 
 if TYPE_CHECKING:
     from sb3_pvp.envs.settings import FightSettings
     from sb3_pvp.matches.rating import Progress
-    from sb3_pvp.players.league import League
 
 league = typer.Typer(help="Show a league's leaderboard, and rate its players.")
 
@@ -46,7 +45,7 @@ def show(folder: Folder, rollouts: Rollouts = False, as_json: AsJson = False) ->
 
     Ratings are Bradley-Terry with a 95 % interval, Elo and OpenSkill.
     """
-    _print_leaderboard(_open(folder), as_json, rollouts)
+    _print_leaderboard(League.existing(folder), as_json, rollouts)
 
 
 @league.command("recompute")
@@ -55,9 +54,7 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
 
     Saves them, and prints whether they are identical to those that were saved before.
     """
-    from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
-
-    opened = _open(folder)
+    opened = League.existing(folder)
     kept, ratings = opened.recompute(), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": kept == IDENTICAL, "kept": kept}
     print_result(figures, f"{folder}: recomputed the ratings of {ratings.position} matches: {VERDICTS[kept]}", as_json)
@@ -71,10 +68,8 @@ def export(
     rollouts: Rollouts = False,
 ) -> None:
     """Export the leaderboard."""
-    from sb3_pvp.players.league.leaderboard import FORMATS
-
     require_known("format", form, FORMATS)
-    write(FORMATS[form](_open(folder).leaderboard(rollouts)), out)
+    write(FORMATS[form](League.existing(folder).leaderboard(rollouts)), out)
 
 
 @league.command("play", context_settings=OLDER_NAMES)
@@ -95,12 +90,11 @@ def play(
     Players are models in the league, fighters that ship, scripts and the baseline. Game and reset parameters default to
     those of the league's training.
     """
-    opened = _open(folder)
-    settings = _settings(opened, world, game, reset_params)
-    from sb3_pvp.matches.processes import num_processes
-    from sb3_pvp.matches.rating import play_matches
-    from sb3_pvp.players.league import Payoff, Player
+    opened = League.existing(folder)
+    from sb3_pvp.matches.evaluation import num_processes
+    from sb3_pvp.matches.rating import match_settings, play_matches
 
+    settings = match_settings(opened, world, game, _params(reset_params))
     pair = Player.parse(a), Player.parse(b)
     say_processes(num_processes(jobs, fights, world))
     with progress(f"{fights} fights", fights) as advance:
@@ -133,12 +127,10 @@ def rate(
     Chooses the most informative pairs. The exit code is 1 if --max-fights is not enough. Game and reset parameters
     default to those of the league's training.
     """
-    opened = _open(folder)
-    settings = _settings(opened, world, game, reset_params)
+    opened = League.existing(folder)
     from sb3_pvp.matches import rating
-    from sb3_pvp.players.league import Player, check_anchors
-    from sb3_pvp.players.league.players import evenly_spread
 
+    settings = rating.match_settings(opened, world, game, _params(reset_params))
     with refusals(about="--anchor must be a player and a rating such as baseline=1500"):
         pairs = (text.partition("=") for text in anchor or [])
         given = check_anchors({name: float(fixed) for name, _, fixed in pairs})
@@ -169,31 +161,9 @@ def rate(
         raise typer.Exit(1)
 
 
-def _open(folder: Path) -> League:
-    from sb3_pvp.players.league import League
-
-    return League.existing(folder)
-
-
-def _settings(opened: League, world: str, name: str | None, reset_params: str | None) -> FightSettings:
-    """Returns the settings of the options, by default those of the league's training (`ValueError` for wrong ones).
-
-    If the league does not record these, the game is that of its newest model.
-    """
+def _params(text: str | None) -> dict[str, Any] | None:
     use_one_thread()  # here, because all commands that fight call this first
-    given = json_object(reset_params, "--reset-params")
-    from sb3_pvp.envs.settings import FightSettings
-    from sb3_pvp.policies.files.model_files import game_of, load, named_game
-
-    kept, models = opened.fights, opened.players()
-    if name is not None:
-        game = find_game(name)
-    elif kept:
-        game = named_game(kept["game"])
-    else:
-        game = game_of(load(opened.path(models[-1]))) if models else find_game(HOME_GAME)
-    is_as_kept = kept and reset_params is None and kept["game"] in (game.name, game_reference(game))
-    return FightSettings(game=game, world=world, reset_params=kept["reset_params"] if is_as_kept else given)
+    return None if text is None else json_object(text, "--reset-params")
 
 
 def _print_fights(opened: League, settings: FightSettings) -> None:
@@ -213,8 +183,6 @@ def _print_progress(state: Progress, until: float) -> None:
 
 
 def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) -> None:
-    from sb3_pvp.players.league.leaderboard import as_table
-
     standings, ratings = opened.leaderboard(rollouts), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": standings}
     counts = f"{ratings.position} matches, {ratings.broken} of them not counted"

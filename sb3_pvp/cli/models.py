@@ -7,12 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, print_result, table, use_one_thread, watched
-from sb3_pvp.common.names import require_known
+from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.cli.usage import use_one_thread, watched
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_names
 
 #: Fights of a new fighter against the one that ships.
 _NUM_FIGHTS = 64
+_COLUMNS: dict[str, Column] = {
+    "name": "{name}",
+    "game": "{game}",
+    "steps": "{steps:,}",
+    "win rate": "{win_rate:.1%}",
+    "exploitability": "{exploitability:.1%}",
+    "size": lambda card: f"{card['bytes'] / 1e6:.1f} MB",
+    "description": "{description}",
+}
 
 
 def models(
@@ -30,31 +40,15 @@ def models(
         figures = {"name": name, **shipped_card(name).model_dump(), "file": str(file), "bytes": file.stat().st_size}
         print_result(figures, file.with_suffix(".md").read_text(encoding="utf-8").rstrip(), as_json)
         return
-    found = [_summary(each) for each in shipped_names()]
-    rows: list[list[object]] = [["name", "game", "steps", "win rate", "exploitability", "size", "description"]]
-    for each in found:
-        shares = [None if each[key] is None else f"{each[key]:.1%}" for key in ("win_rate", "exploitability")]
-        size = f"{each['bytes'] / 1e6:.1f} MB"
-        rows.append([each["name"], each["game"], f"{each['steps']:,}", *shares, size, each["description"]])
-    text = table(rows) if found else "no fighters ship with this installation"
-    print_result({"models": found}, text, as_json)
-
-
-def _summary(name: str) -> dict[str, Any]:
-    """Returns what the list shows; ``win_rate`` is that against the bot."""
-    card, file = shipped_card(name), shipped_file(name)
-    assert file is not None
-    bot = card.fights.get("baseline")
-    return {
-        "name": name,
-        "game": card.game,
-        "default": card.default,
-        "steps": card.steps,
-        "win_rate": None if bot is None else bot.win_rate,
-        "exploitability": card.lower_bound,
-        "bytes": file.stat().st_size,
-        "description": card.description,
-    }
+    found = []
+    for each in shipped_names():
+        card, file = shipped_card(each), shipped_file(each)
+        assert file is not None
+        row = card.model_dump(include={"game", "default", "steps", "description"})
+        win_rate = card.fights["baseline"].win_rate if "baseline" in card.fights else None
+        row |= {"name": each, "win_rate": win_rate, "exploitability": card.lower_bound, "bytes": file.stat().st_size}
+        found.append(row)
+    print_table("models", found, _COLUMNS, as_json, empty="no fighters ship with this installation")
 
 
 def fight_the_shipped(model: Path, game: str, page: Path, seed: int) -> tuple[dict[str, Any], list[str]]:

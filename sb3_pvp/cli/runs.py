@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import nullcontext, redirect_stdout, suppress
-from datetime import datetime
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sb3_pvp.cli.models import fight_the_shipped
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, Seed, print_result, table, use_one_thread, watched
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_known
+from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.cli.usage import NumTimesteps, Seed, use_one_thread, watched
+from sb3_pvp.common.errors import Refusal, require_known
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset
-    from sb3_pvp.matches.curves import Run
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
 METRIC = (
@@ -41,9 +39,7 @@ def quickstart(
     fights the fighter that ships with the package, and one of these fights becomes a replay page.
     """
     import numpy as np
-    from rl_zoo3 import get_latest_run_id
 
-    from sb3_pvp.algorithms.presets import ALGO
     from sb3_pvp.matches.curves import Band, find_runs, plot_curves, read_curve
     from sb3_pvp.matches.evaluation import wilson_interval
     from sb3_pvp.matches.scoring import score_model
@@ -62,8 +58,8 @@ def quickstart(
         "--verbose": 0,
     }
     with redirect_stdout(sys.stderr) if as_json else nullcontext():  # stdout is for one JSON object
-        train(["--progress", *(str(word) for option in options.items() for word in option)])
-        run = log_folder / ALGO / f"{HOME_GAME}_{get_latest_run_id(str(log_folder / ALGO), HOME_GAME)}"
+        run = train(["--progress", *(str(word) for option in options.items() for word in option)])
+        assert run is not None  # this is no sweep
         typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
         model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
         use_one_thread()
@@ -104,8 +100,8 @@ def presets(
         print_result(_preset_summary(preset) | {"hyperparams": hyperparams}, text, as_json)
         return
     found = [_preset_summary(preset) for preset in known.presets().values()]
-    rows = [["name", "algorithm", "game", "purpose"], *(each.values() for each in found)]
-    print_result({"presets": found}, table(rows), as_json)
+    columns = {"name": "{name}", "algorithm": "{algo}", "game": "{game}", "purpose": "{purpose}"}
+    print_table("presets", found, columns, as_json)
 
 
 def runs(
@@ -118,15 +114,19 @@ def runs(
     stopped (no checkpoint to resume from).
     """
     from sb3_pvp.matches.curves import find_runs
+    from sb3_pvp.zoo.runs.saved_runs import progress_of
 
-    found = [_run_summary(run) for run in find_runs([str(folder)])]
-    rows = [["run", "game", "preset", "steps", "started", "last evaluation", "state"]]
-    for run in found:
-        steps = f"{run['steps']:,}" + (f" of {run['n_timesteps']:,}" if run["n_timesteps"] else "")
-        evaluation = f"{run['evaluation']['value']:.3g} ({run['evaluation']['metric']})" if run["evaluation"] else ""
-        started = run["begun"].replace("T", " ")
-        rows.append([run["run"], run["game"], run["preset"], steps, started, evaluation, run["state"]])
-    print_result({"runs": found}, table(rows), as_json)
+    found = [progress_of(run) for run in find_runs([str(folder)])]
+    columns: dict[str, Column] = {
+        "run": "{run}",
+        "game": "{game}",
+        "preset": "{preset}",
+        "steps": lambda run: f"{run['steps']:,}" + (f" of {run['n_timesteps']:,}" if run["n_timesteps"] else ""),
+        "started": lambda run: run["begun"].replace("T", " "),
+        "last evaluation": lambda run: run["evaluation"] and "{value:.3g} ({metric})".format(**run["evaluation"]),
+        "state": "{state}",
+    }
+    print_table("runs", found, columns, as_json)
 
 
 def plot(
@@ -181,46 +181,3 @@ def _preset_summary(preset: Preset) -> dict[str, Any]:
     words = " ".join(comment[1].replace("#", " ").split()) if comment else ""
     purpose = words.partition(". ")[0].rstrip(".")
     return {"name": preset.name, "algo": ALGO, "game": preset.env_id, "purpose": purpose}
-
-
-def _run_summary(run: Run) -> dict[str, Any]:
-    """Returns the progress and the state of a run, from the files in its folder."""
-    from sb3_pvp.algorithms.presets import ALGO
-    from sb3_pvp.matches.curves import CONFIG, read_curves
-    from sb3_pvp.zoo.runs.resume import INITIAL_MODEL, LOCK, UNFINISHED, readable_steps, running, stopped_run
-
-    config = min(run.folder.glob(f"*/{CONFIG}"))  # rl-zoo3 writes it to a subfolder with the environment's name
-    env, stopped = config.parent.name, stopped_run(run.folder)
-    # The hyperparameters are not parsed as YAML, because rl-zoo3 writes Python objects there. The command line has
-    # precedence; there -1 means the preset's number.
-    in_preset = re.findall(r"- n_timesteps\n +- ([\d.]+(?:e\+?\d+)?)$", run.hyperparams, re.MULTILINE)
-    numbers = [int(float(number)) for number in (run.arguments.get("n_timesteps") or -1, *in_preset)]
-    n_timesteps = next((number for number in numbers if number > 0), None)
-    # A model that continues another one does not start at 0.
-    first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)
-    final = readable_steps(run.folder / f"{env}.zip")
-    steps = max(first_step, final, stopped.steps if stopped else 0) - first_step
-    is_finished = n_timesteps and steps >= n_timesteps and not (run.folder / UNFINISHED).is_file()
-    state = "finished" if is_finished else "resumable" if stopped else "stopped"
-    if (run.folder / LOCK).is_file():
-        try:
-            with running(run.folder):  # refused while the training holds the lock
-                pass
-        except Refusal:
-            state = "running"
-    evaluation = None
-    for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
-        with suppress(ValueError):
-            for curve in read_curves([run], metric):
-                evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
-    return {
-        "run": str(run.folder),
-        "game": env,
-        "preset": run.label.removeprefix(f"{ALGO}, "),
-        "seed": run.seed,
-        "steps": steps,
-        "n_timesteps": n_timesteps,
-        "begun": datetime.fromtimestamp(config.stat().st_mtime).isoformat(timespec="minutes"),
-        "evaluation": evaluation,
-        "state": state,
-    }

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sb3_pvp.cli.usage import use_one_thread
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import Refusal, require_known
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_folder
 
@@ -28,7 +27,7 @@ _MODELS = (
     "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
     "folder models, or without one all fighters that ship."
 )
-_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: the fastest, measured for each model."
+_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: compiled where that is possible."
 
 
 def serve(
@@ -44,9 +43,11 @@ def serve(
     device: Annotated[str, typer.Option(help="PyTorch device: cpu, or cuda where there is one.")] = "cpu",
     workers: Annotated[
         int | None,
-        typer.Option(min=0, help="Workers that run batches; by default 1 process, or 0 threads: the event loop does."),
+        typer.Option(min=0, help="Processes that run batches; by default none: the server's own event loop does."),
     ] = None,
-    worker_type: Annotated[str, typer.Option(help="What workers are: thread or process.")] = "thread",
+    worker_type: Annotated[
+        str | None, typer.Option(help="As in the original: process, by default 1 of them, or thread: the event loop.")
+    ] = None,
     max_batch_size: Annotated[int, typer.Option(min=1, help="Requests that are decided together.")] = 256,
     reload_interval: Annotated[
         float, typer.Option(min=0, help="Seconds between looks into the folder; 0: only at the start.")
@@ -71,17 +72,12 @@ def serve(
     Any client of the original prediction API can ask: one JSON object per line. A model's name is that of its file
     without ending. Files are never unpickled: zips of other programs need sb3-pvp export first.
     """
-    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import ServerSettings, run_server
-    from sb3_pvp.serving.workers import WORKER_TYPES
 
-    require_known("back-end", backend, (AUTO, *BACKENDS))
-    require_known("type of workers", worker_type, WORKER_TYPES)
-    _check_device(device, backend)
+    _check(backend, worker_type, device)
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    limits = Limits(max_line, max_connections, max_rate, idle_timeout)
     settings = ServerSettings(
         models=_place(models),
         host=host,
@@ -89,13 +85,12 @@ def serve(
         game=game,
         backend=backend,
         device=device,
-        workers=int(worker_type == "process") if workers is None else workers,
-        worker_type=worker_type,
+        workers=0 if worker_type == "thread" else int(worker_type == "process") if workers is None else workers,
         max_batch_size=max_batch_size,
         reload_interval=reload_interval,
         metrics_port=metrics_port,
         is_strict=strict_upstream,
-        limits=limits,
+        limits=Limits(max_line, max_connections, max_rate, idle_timeout),
     )
 
     def announce(server: Server) -> None:
@@ -113,10 +108,14 @@ def _place(models: Path | None) -> Path:
     return shipped if shipped is not None and not given.exists() else given
 
 
-def _check_device(device: str, backend: str) -> None:
-    """Raises `Refusal` for a device that PyTorch does not see, or that the back-end cannot use."""
+def _check(backend: str, worker_type: str | None, device: str) -> None:
+    """Refuses unknown names, and a device that PyTorch does not see, or that the back-end cannot use."""
     import torch
 
+    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
+
+    require_known("back-end", backend, (AUTO, *BACKENDS))
+    require_known("type of workers", worker_type or "process", ("thread", "process"))
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise Refusal(f"--device must be cpu or cuda, not {device!r}")

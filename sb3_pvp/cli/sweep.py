@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import AsJson, NumTimesteps, OutFile, print_result, progress, table, write
+from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, write
+from sb3_pvp.cli.usage import NumTimesteps
 from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
@@ -20,24 +21,16 @@ Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.
 StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
 PresetName = Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")]
 SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")]
+_COLUMNS = {"trial": "{trial}", "state": "{state}", "value": "{value:.4f}", "took": "{took}"}
 
 
 @sweep.command("list")
 def list_studies(storage: Storage, as_json: AsJson = False) -> None:
-    """List the studies in a storage, and their trials."""
-    from sb3_pvp.zoo.sweeps.study_report import overview
+    """List the trials of all studies in a storage."""
+    from sb3_pvp.zoo.sweeps.study import overview
 
-    studies, lines = overview(storage), []
-    for study in studies:
-        states = ", ".join(f"{count} {state}" for state, count in study["trials"].items() if count) or "no trials"
-        best = "" if study["best"] is None else f"; best: trial {study['best']['trial']}, {study['best']['value']:.4f}"
-        lines.append(f"{study['name']}: {states}{best}")
-        rows = [["trial", "state", "value", "took"]]
-        for trial in study["all"]:
-            value = "" if trial["value"] is None else f"{trial['value']:.4f}"
-            rows.append([str(trial["trial"]), trial["state"], value, trial["took"] or ""])
-        lines += table(rows).splitlines() if study["all"] else []
-    print_result({"studies": studies}, "\n".join(lines), as_json)
+    columns = {"study": "{study}", "trial": "{trial}", "state": "{state}", "value": "{value:.4f}", "took": "{took}"}
+    print_table("trials", overview(storage), columns, as_json, "no trials")
 
 
 @sweep.command("best")
@@ -50,33 +43,14 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Print the best hyperparameters for train -conf."""
-    from sb3_pvp.zoo.sweeps.study import find_study
-    from sb3_pvp.zoo.sweeps.study_report import best_configuration, summary
+    from sb3_pvp.zoo.sweeps.study import best_configuration, find_study, summary
 
-    trial, text = best_configuration(find_study(storage, study_name)[0], trial_id, n_timesteps)
+    study, locks = find_study(storage, study_name)
+    trial, text = best_configuration(study, trial_id, n_timesteps)
     if out is not None:
         write(text, out)
         text = f"{out}: {text.splitlines()[0].lstrip('# ')}"  # the first line describes the trial
-    print_result(summary(trial), text.rstrip("\n"), as_json)
-
-
-@sweep.command("report")
-def report(
-    storage: Storage,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.", file_okay=False)],
-    study_name: StudyName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables, plots and the best hyperparameters."""
-    from sb3_pvp.zoo.sweeps.study import find_study
-    from sb3_pvp.zoo.sweeps.study_report import counts, write_report
-
-    study, locks = find_study(storage, study_name)
-    with progress("drawing"):
-        written, missing = write_report(study, out)
-    files = sorted(map(str, written))
-    figures = {"study": study.study_name, "trials": counts(study, locks), "files": files, "missing": missing}
-    print_result(figures, "\n".join([*files, *(f"without {reason}" for reason in missing)]), as_json)
+    print_result(summary(trial, locks), text.rstrip("\n"), as_json)
 
 
 @sweep.command("space")

@@ -1,18 +1,16 @@
-"""What commands share: options, output, and the handling of errors."""
+"""What commands share: options, progress, and the handling of errors."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from linecache import getline
 from pathlib import Path
 from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
 
-import orjson
 import typer
 
 from sb3_pvp.common.errors import Refusal, refusals
@@ -22,14 +20,12 @@ from sb3_pvp.game import WorldError
 #: Typer does not export this class, and its module differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 GameName = Annotated[str | None, typer.Option("--game", help="Game: a name or module:object.", metavar="GAME")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]
 NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; default: the preset's.")]
 Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a fighter or script, a model's file or league:DIR.")]
 ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
-OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="Output file; default: stdout.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) or the address of a server.")]
 
@@ -44,29 +40,6 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Refusal(f"{option} must be a JSON object such as '{{\"name\": 1}}'")
     return value
-
-
-def print_result(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
-    """Prints ``figures``, which may contain arrays and dataclasses, as one JSON object, or otherwise ``text``."""
-    # The second argument converts what orjson does not know: NumPy's arrays and scalars.
-    typer.echo(orjson.dumps(figures, lambda array: array.tolist()) if as_json else text)
-
-
-def table(rows: Iterable[Iterable[object]]) -> str:
-    """Returns rows as aligned lines, the header first; cells that are ``None`` stay empty."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in texts)
-
-
-def write(text: str, out: Path | None) -> None:
-    """Writes the text to a file, or prints it if ``out`` is ``None``."""
-    from sb3_pvp.common.atomic_files import write_atomically
-
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_atomically(out, text)
 
 
 @contextmanager
@@ -159,10 +132,9 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
 
 
 def _is_deliberate(error: Exception, program: str) -> bool:
-    """Returns whether our code raised this error deliberately, or it is about a file; others may be bugs."""
+    """Returns whether this error says what is wrong with the command line or a file; others may be bugs."""
     if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
         return True
-    # Deliberate is a ``raise`` statement of ours: a ValueError from inside NumPy has its innermost frame elsewhere.
-    frame, line = [*walk_tb(error.__traceback__)][-1]
-    statement = getline(frame.f_code.co_filename, line).split()
-    return statement[:1] == ["raise"] and frame.f_globals["__name__"].split(".")[0] in ("sb3_pvp", program)
+    # What is invalid is a ValueError of our own code; one that comes from inside NumPy may have another cause.
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].partition(".")[0] in ("sb3_pvp", program)

@@ -1,9 +1,10 @@
-"""Atomic writing: after a crash a file is either complete or as it was before."""
+"""Files after a crash: what is written atomically is complete or as it was before, and what is damaged is named."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -72,3 +73,28 @@ def write_atomically(path: Path, text: str) -> None:
     """Writes a UTF-8 text file atomically, see `replacing`."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+class DamagedFile(ValueError):
+    """Raised for a file whose content cannot be read; the message is one line that names it."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns whatever the content of a file raises into `DamagedFile`; a file that is missing is not damaged."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # of zip, YAML, NumPy's and pandas' files, whose readers check little
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DamagedFile(f"{path}: it is damaged ({reason:.200})") from error
+
+
+@contextmanager
+def skipping_damage() -> Iterator[None]:
+    """Ends its block at a `DamagedFile`, with a warning."""
+    try:
+        yield
+    except DamagedFile as error:
+        warnings.warn(f"Skipping {error}", RuntimeWarning, stacklevel=3)

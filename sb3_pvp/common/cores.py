@@ -1,4 +1,4 @@
-"""How many processor cores this process may use, and which kind of work goes first when there are too few."""
+"""How much a process may use: cores, which kind of work goes first when there are too few, and open files."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ def num_cores() -> int:
     with suppress(ValueError):
         cores = min(cores, int(os.environ.get(CORES, "")))
     return max(cores, 1)
+
+
+def worker_variables() -> dict[str, str]:
+    """Returns the environment variables of a worker process: one core, and modules where this process finds them."""
+    # Such as a user's own game, which may be in the folder of a script.
+    return {CORES: "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def give_way(nice: int) -> None:

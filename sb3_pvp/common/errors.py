@@ -1,13 +1,24 @@
-"""Exceptions that commands report in one line, and the context manager that converts other errors to them."""
+"""Errors in one line: refusals that commands report, what pydantic found, and the nearest of known names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.arguments import first_error
+#: Kinds of pydantic's errors.
+UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
+_MISSING = ("missing", "missing_argument", "missing_keyword_only_argument")
 
 
 class Refusal(Exception):
@@ -34,3 +45,122 @@ def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
     except refused as error:
         text = first_error(error) if isinstance(error, ValidationError) else str(error)
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error
+
+
+T = TypeVar("T")
+_warn_once = cache(warnings.warn)  # once per message and process, even where filters show every warning
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str], error: type[ValueError] = ValueError) -> ValueError:
+    """Returns the error for a ``name`` that is not among the ``known`` ones of its ``kind``, with the nearest one."""
+    names = list(known)
+    return error(f"unknown {kind} {str(name)!r}{did_you_mean(name, names)}. Known: {', '.join(names) or 'none'}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns `` (did you mean '...'?)`` with the nearest known name, or an empty string if none is similar."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def require_known(kind: str, name: object, known: Iterable[str]) -> None:
+    """Raises `ValueError`, with the known names and the nearest one, unless ``name`` is known."""
+    names = sorted(known)
+    if name not in names:
+        raise unknown_name(kind, name, names)
+
+
+def require_all_known(kind: str, names: Iterable[object], known: Iterable[str] | None) -> None:
+    """Calls `require_known` for each of ``names``; with ``known=None`` all names are accepted."""
+    for name in names if known is not None else ():
+        require_known(kind, name, known or ())
+
+
+def loadable(kind: str, names: Iterable[str], load: Callable[[str], T]) -> Iterator[T]:
+    """Yields ``load(name)`` for each name; one for which it raises `ValueError` is skipped with a single warning."""
+    for name in names:
+        try:
+            yield load(name)
+        except ValueError as error:
+            _warn_once(f"the {kind} {name!r} is left out: {error}", stacklevel=2)
+
+
+def arguments_of(of: type[Any], without: Iterable[str] = ()) -> set[str] | None:
+    """Returns the names of a constructor's arguments, except ``without``; ``None`` if it accepts any name.
+
+    Follows ``**kwargs`` to the base classes. Private names, such as SB3's ``_init_setup_model``, are left out.
+    """
+    names: set[str] = set()
+    for base in of.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        names |= {each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+        if all(each.kind != each.VAR_KEYWORD for each in parameters):  # nothing is passed on to its bases
+            return {name for name in names if name != "self" and not name.startswith("_")} - {*without}
+    return None
+
+
+DISTRIBUTION = "sb3-pvp"  #: The name of this package on the registry.
+_PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+
+
+@cache
+def installed(group: str) -> dict[str, EntryPoint]:
+    """Returns the entry points of a group by name: first those of this package, which no other one can replace."""
+    try:
+        own = {each.name: each for each in distribution(DISTRIBUTION).entry_points if each.group == group}
+    except PackageNotFoundError:  # the folder of a checkout is on the path, but it was not installed
+        own = {}
+    return own | {each.name: each for each in entry_points(group=group)} | own
+
+
+def is_own(point: EntryPoint) -> bool:
+    """Returns whether this package has added it."""
+    return point.dist is not None and point.dist.name == DISTRIBUTION
+
+
+def missing(group: str, name: str) -> str:
+    """Returns what to do if a checkout has this entry point, but its installation is older or there is none, or ``""``.
+
+    The metadata of an editable install is as old as the last ``pip install``.
+    """
+    if name in installed(group) or not _PYPROJECT.is_file():
+        return ""
+    _, _, rest = _PYPROJECT.read_text(encoding="utf-8").partition(f'[project.entry-points."{group}"]')
+    if re.search(rf"^{re.escape(name)}\s*=", rest.partition("\n[")[0], re.MULTILINE) is None:
+        return ""
+    return (
+        f"{name!r} is in the checkout, but not in what is installed of {DISTRIBUTION}: pip install --editable . again"
+    )
+
+
+def first_error(error: ValidationError, top: str = "the top level", skip: int = 0, of: Any = None) -> str:
+    """Returns the first error that pydantic found, in one line.
+
+    ``top`` is what to call the validated value itself; ``skip`` leading parts of the location are left out; with
+    ``of``, the expected type, the nearest known name follows an unknown one.
+    """
+    first = error.errors(include_url=False, include_context=False)[0]
+    *parents, last = path = first["loc"][skip:] or ("",)
+    name, place = _place(path) or top, _place(parents) or top
+    if first["type"] in _MISSING:
+        return f"{place} lacks {last!r}"
+    if first["type"] in UNKNOWN_FIELD:
+        return f"{place} has an unknown field {last!r}{did_you_mean(last, _names(of, parents))}"
+    return f"{name} {first['msg'].replace('Input should', 'should')}, got {first['input']!r:.60}"
+
+
+def _place(path: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def _names(kind: Any, path: Sequence[int | str]) -> set[str]:
+    """Returns the field names of the model or dataclass at this path inside the type ``kind``."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+    elif is_dataclass(kind):
+        fields = get_type_hints(kind)
+    else:  # a container consumes one part of the path; pydantic adds a part for some unions, but not for all
+        return {name for part in get_args(kind) for rest in (path, path[1:]) for name in _names(part, rest)}
+    return _names(fields.get(str(path[0])), path[1:]) if path else {*fields}

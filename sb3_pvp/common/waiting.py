@@ -11,6 +11,8 @@ from typing import Any
 
 #: Seconds without any progress after which nothing is waited for any longer.
 MAX_SILENCE = 1800.0
+#: What is lost more often than this without any progress in between would be lost for ever.
+MAX_LOSSES = 3
 _LOOK_SECONDS = 0.1
 #: Seconds before the first line, and the longest time between two of them.
 _FIRST_LINE, _MOST = 2.0, 60.0

@@ -16,19 +16,22 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import GeneratorType
 from typing import Any
 
 import cloudpickle
 
-from sb3_pvp.common.cores import CORES, PRIORITY, give_way, is_reversible, renice
+from sb3_pvp.common.cores import PRIORITY, give_way, is_reversible, renice, worker_variables
 from sb3_pvp.common.stop_signals import leave_to_parent
 from sb3_pvp.common.waiting import MAX_SILENCE, WaitedTooLong
 
-_ATTEMPTS = 2
+#: How often a job is begun that ends its process.
+ATTEMPTS = 2
 _Item = tuple[Future[Any] | None, Any]  #: Of a stream: the job that is over, or else an item.
 _ITEM, _RESULT, _ERROR = "item", "result", "error"  # what a worker replies
 
@@ -96,6 +99,17 @@ class WorkerPool:
             text = f"the worker processes hang: nothing came from them in {self._max_silence:g} seconds"
             raise WaitedTooLong(text) from None
 
+    def result(self, future: Future[Any], patience: float) -> Any:
+        """Waits for a future of `submit`; workers are ended as if they had died if it takes longer than ``patience``.
+
+        So a job that hangs is repeated like one whose worker has died, and ends with `WorkerDied` like that.
+        """
+        # Each end costs the job that runs one of its `ATTEMPTS`, so that this is over some time.
+        while not futures.wait([future], patience).done:
+            for worker in self._workers:
+                worker.end()
+        return future.result()
+
     def hurry(self, is_waited_for: bool) -> None:
         """Lets the workers of an evaluation give way no more while somebody does nothing but wait for them."""
         for worker in self._workers if self._nice else ():
@@ -106,11 +120,13 @@ class WorkerPool:
         self._close()
 
 
+@dataclass
 class _Job:
     """A pickled job, and who waits for it."""
 
-    def __init__(self, message: bytes, each: Callable[[Any], object], future: Future[Any]) -> None:
-        self.message, self.each, self.future = message, each, future
+    message: bytes
+    each: Callable[[Any], object]
+    future: Future[Any]
 
 
 class _Worker:
@@ -119,6 +135,7 @@ class _Worker:
     def __init__(self, nice: int) -> None:
         self._nice, self._lock, self._is_closed = nice, threading.Lock(), False
         self._process: subprocess.Popen[bytes] | None = None
+        self._code: int | None = None  # of the last process that has ended
 
     def run(self, jobs: SimpleQueue[_Job | None]) -> None:
         while (job := jobs.get()) is not None:
@@ -127,12 +144,11 @@ class _Worker:
             del job  # it may be large
 
     def _do(self, job: _Job) -> None:
-        code = None
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 kind, value = self._ask(job)
             except (EOFError, OSError, pickle.UnpicklingError):  # pickles end in the middle when the process dies
-                code = self.end()
+                self.end()
                 continue
             except BaseException as error:  # of ``each``
                 kind, value = _ERROR, (error, "")
@@ -143,7 +159,8 @@ class _Worker:
                 raised.__cause__ = RuntimeError(f"in a worker process:\n{text}") if text else raised.__cause__
                 job.future.set_exception(raised)
             return
-        job.future.set_exception(WorkerDied(f"a worker process has died, twice during the same job (exit code {code})"))
+        text = f"a worker process has died, twice during the same job (exit code {self._code})"
+        job.future.set_exception(WorkerDied(text))
 
     def _ask(self, job: _Job) -> tuple[str, Any]:
         """Sends a job, passes its items on and returns the last reply."""
@@ -166,29 +183,25 @@ class _Worker:
         if self._process is not None:
             renice(self._process.pid, nice)
 
-    def end(self, forever: bool = False) -> int | None:
-        """Ends the process; returns its exit code."""
+    def end(self, forever: bool = False) -> None:
+        """Ends the process."""
         with self._lock:
             self._is_closed |= forever
             process, self._process = self._process, None
-        if process is None:
-            return None
-        assert process.stdin is not None
-        process.kill()
-        with suppress(OSError):  # closing writes what is left to a pipe without a reader
-            process.stdin.close()
-        code: int = process.wait()
-        return code
+        if process is not None:
+            assert process.stdin is not None
+            process.kill()
+            with suppress(OSError):  # closing writes what is left to a pipe without a reader
+                process.stdin.close()
+            self._code = process.wait()
 
 
 def _start(nice: int) -> subprocess.Popen[bytes]:
-    # The process must find modules where this one finds them, such as a user's own game.
-    path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-m", __name__, str(nice)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", CORES: "1"},
+        env={**os.environ, **worker_variables(), "OMP_NUM_THREADS": "1"},
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of its session
     )
 

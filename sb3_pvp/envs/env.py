@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import RENDER_FPS, RENDER_MODES, Frame, check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.renderer import RENDER_FPS, Frame
+from sb3_pvp.envs.settings import RENDER_MODES, FightSettings, check_render_mode
 from sb3_pvp.game import WorldFactory
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.seats import Observation
@@ -32,7 +32,7 @@ class FightInterface:
 
     def __init__(self, fights: Fights, index: int, render_mode: str | None, spec: Any = None) -> None:
         self.fights, self.index, self.render_mode, self.spec = fights, index, render_mode, spec
-        self.contract, self.frame_ages = fights.contract, fights.frame_ages
+        self.contract, self.frame_ages = fights.contract, fights.settings.frame_ages
         self.observation_space, self.action_space = fights.observation_space, fights.action_space
         # Shared by all rows, see `Fights`: calling one of these for any row acts on the whole environment.
         self.set_trained_rollouts, self.reward_weights = fights.set_trained_rollouts, fights.reward_weights
@@ -41,12 +41,12 @@ class FightInterface:
 
     @property
     def settings(self) -> FightSettings:
-        """The settings of the fights."""
+        """The settings of the fights; read-only, since running fights do not follow them."""
         return self.fights.settings
 
     @property
     def match_settings(self) -> dict[str, Any] | None:
-        """See `FightSettings.match_settings`; plain values, so that a ``SubprocVecEnv`` can send them."""
+        """See `FightSettings.match_settings`."""
         return self.settings.match_settings
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -57,11 +57,8 @@ class FightInterface:
         """Sets the opponent, and how it plays, from the next episode on.
 
         Vectorized environments reset inside ``step``, so set an opponent one episode ahead, with
-        ``env_method("set_opponent", choice, indices=[...])``. In a ``SubprocVecEnv``, give models by path.
-
-        Raises:
-            ValueError: if the opponent is unknown or cannot play this contract; nothing is changed then.
-            FileNotFoundError: if the model's file does not exist.
+        ``env_method("set_opponent", choice, indices=[...])``. In a ``SubprocVecEnv``, give models by path. Raises
+        `ValueError` and changes nothing if it cannot play this contract, and `FileNotFoundError` without its file.
         """
         self.fights.set_opponent(self.index, choice)
 
@@ -82,7 +79,7 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
         world: where the fights take place, see `FightSettings`.
         render_mode: ``None``; ``"ansi"``: `render` returns text (without colors if the environment variable
             ``NO_COLOR`` is set); ``"rgb_array"``: an image, uint8 ``(height, width, 3)``; ``"human"``: a window shows
-            every tick (keys: see `sb3_pvp.envs.window.Window`), or ticks are printed if there is no display. Images
+            every tick (keys: see `sb3_pvp.envs.renderer.Window`), or ticks are printed if there is no display. Images
             need the extra ``sb3-pvp[render]``. A mode costs nothing until something is rendered.
         settings: the other fields of `FightSettings`, such as ``game`` and ``reset_params``.
 
@@ -131,6 +128,9 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Plays one tick with ``action``, ints ``(heads,)``.
 
+        Raises `ValueError`, and changes nothing, for an action of the wrong shape, dtype or range, and `ResetNeeded`
+        before the first reset and after the end of a fight.
+
         Returns:
             Observation, reward, terminated (won, lost or tied), truncated (the tick limit was reached or the fight
             broke off), and ``info``: ``outcome`` ("running", "won", "lost", "tied", "timeout", "target_lost",
@@ -138,10 +138,6 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
             tick); at the end also ``episode_rewards`` (their sums), ``episode_statistics`` if enabled (``count``,
             ``sum``, ``mean``, ``min``, ``max`` and ``std`` of each of the game's `sb3_pvp.game.Metrics.values` by name)
             and, unless the fight broke off, ``is_success`` (won).
-
-        Raises:
-            ValueError: for an action of the wrong shape, dtype or range; nothing is changed then.
-            ResetNeeded: before the first reset and after the end of a fight.
         """
         if not self._running:
             raise ResetNeeded("no fight is running: call reset() first")

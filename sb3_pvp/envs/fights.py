@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.envs.measures import EpisodeStatistics, FightMetrics, Measures, measures_of
-from sb3_pvp.envs.observations import SeatObservations, observation_space
+from sb3_pvp.envs.measures import EpisodeStatistics, FightMetrics, measures_of
 from sb3_pvp.envs.renderer import FightRenderer
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, Resumable, Transition
+from sb3_pvp.game import NUM_SEATS, Leavable, Outcome, PlainViewer, Resumable, Transition
 from sb3_pvp.game.arrays import named_terms
 from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, OpponentLike, as_choice
 from sb3_pvp.players.pool import LoadedOpponent, OpponentPool
-from sb3_pvp.players.seats import Observation, Seats
+from sb3_pvp.players.seats import SeatObservations, Seats, observation_space
 
 LEARNER, OPPONENT = range(NUM_SEATS)
 _RESERVED_OPTIONS = ("seed", "bots")  #: Reset options of a world that only the environment itself may set.
@@ -56,12 +57,12 @@ class Fights:
         self._assign_seats()
         self._rewards = settings.game_rewards
         self._weights = self._rewards.at(settings.rewards, 0)
-        self.frame_ages: tuple[int, ...] = settings.frame_ages
-        self.observation_space = observation_space(self.contract, len(self.frame_ages))
+        self.observation_space = observation_space(self.contract, len(settings.frame_ages))
         self.action_space = self.contract.action_space
         self._observations = SeatObservations(
-            self.world, self._seats, self.frame_ages, settings.noise, settings.action_mask_override
+            self.world, self._seats, settings.frame_ages, settings.noise, settings.action_mask_override
         )
+        self.observation, self.action_masks = self._observations.stacked, self._observations.masks
         self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
         report = self.world.report
         # The same records viewed as raw bytes: NumPy would copy records field by field, ten times slower.
@@ -81,7 +82,12 @@ class Fights:
         self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize
         episodes = (self.reward, self.episode_return, self.episode_components, self.length)
         self._episodes = (*episodes, self.terminated, self.truncated)  # what `add_tick` writes
-        self.renderer = FightRenderer(self)
+        self._viewer = settings.game.viewer or PlainViewer(self.contract)
+        self.player_names: tuple[str, str] | None = None  #: To be shown instead of those of learner and opponent.
+        #: Masks of both seats in the last tick, if it follows a rendered one, bool ``(N, 2, A)``.
+        self._shown_masks: NDArray[np.bool_] | None = None
+        self._started = False
+        self.measures = partial(measures_of, settings.game)  #: Returns the names of the rows of `pop_metrics`.
         self._metrics: FightMetrics | None = None
         self._statistics = EpisodeStatistics(num_fights, settings.game.metrics) if settings.episode_statistics else None
 
@@ -109,13 +115,20 @@ class Fights:
         for measured in (self._metrics, self._statistics):
             if measured is not None:
                 measured.begin(fights)
-        self.renderer.start_episodes(keep_final_scenes)
+        self._started, self._shown_masks = True, None
+        if self.renderer.is_used:
+            self.renderer.start_episodes(keep_final_scenes)
 
     def step(self, actions: ArrayLike) -> None:
         """Plays one tick with the learner's actions, ints ``(N, heads)``, after checking them (`check_actions`)."""
+        # Before anything moves: wrong actions must not change even the random numbers of opponents. The world checks
+        # both seats once more, as it cannot know who calls it.
         checked = check_actions(actions, self.contract, self.world.num_fights)
         self._update_next_opponents()
-        self.renderer.start_tick()  # before the step: it copies the masks that the players choose from
+        is_shown = self.renderer.is_used and self.renderer.start_tick()
+        self._shown_masks = self.world.masks.copy() if is_shown else None
+        if self._shown_masks is not None:  # a learner's are those with its override
+            self._shown_masks[self._seats.fight, self._seats.seat] = self.action_masks()
         self.actions[:, LEARNER] = checked
         if self._metrics is not None:
             self._metrics.start_tick()
@@ -126,17 +139,26 @@ class Fights:
         else:
             self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
             self.world.step(self.actions[seats.playing], seats.playing)
-        self._observations.advance(self._rows)
+        self._observations.advance(self._rows)  # now, as the reset of a fight overwrites its last observations
         self.opponents.advance()
-        self._score_tick()
+        outcome = seats.own(self.world.outcome)
+        report = seats.own(self._report).view(self.world.report.dtype)
+        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
+        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
+        self._add_tick(self.components, outcome, self._max_ticks, self._episodes)
+        over = self.terminated | self.truncated
+        if (joining := self._joining).size:
+            # Two rows that will play each other must start together: when one is done, the other is truncated.
+            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
+            over |= self.truncated
         if self._statistics is not None:
             self._statistics.end_tick(self.tick, self.reward)
         if self._metrics is not None:
             given = getattr(self.world, "desync_reason", None)  # optional, see `sb3_pvp.game.World`
-            reasons = np.zeros(len(self.length), np.uint8) if given is None else self._seats.own(given)
-            over = self.terminated | self.truncated
+            reasons = np.zeros(len(over), np.uint8) if given is None else seats.own(given)
             self._metrics.end_tick(self.tick, self.components, over, self.length, reasons)
-        self.renderer.end_tick()
+        if is_shown:
+            self.renderer.end_tick(np.flatnonzero(over))
 
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Sets the opponent of a row for its next episode; see `PvpEnv.set_opponent`."""
@@ -151,28 +173,6 @@ class Fights:
         self.trained_rollouts = trained_rollouts
         self._weights = self._rewards.at(self.settings.rewards, self.trained_rollouts)
         self._observations.set_trained_rollouts(trained_rollouts)
-
-    def observation(self, fights: NDArray[np.int64] | slice = slice(None)) -> Observation:
-        """See `SeatObservations.stacked`."""
-        return self._observations.stacked(fights)
-
-    def describe_seats(self, row: int) -> tuple[int, tuple[str, str], tuple[NDArray[np.int64] | None, ...]]:
-        """Returns the world's fight of a row, and for both seats the player's name and its last action, if any."""
-        first, opponent, played = int(self._seats.seat[row]), self.opponents.current[row], self.length[row] > 0
-        names = ["learner", "learner" if opponent.is_self else opponent.name]
-        chosen = [self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT]]
-        actions = (chosen[first], chosen[1 - first]) if played else (None, None)
-        return int(self._seats.fight[row]), (names[first], names[1 - first]), actions
-
-    def action_masks(self, fights: int | slice = slice(None)) -> NDArray[np.bool_]:
-        """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one fight; a new array."""
-        return self._observations.masks(fights)
-
-    def seat_masks(self) -> NDArray[np.bool_]:
-        """Returns the flat masks of both seats, bool ``(N, 2, A)``, a learner's with its override; a new array."""
-        masks = self.world.masks.copy()
-        masks[self._seats.fight, self._seats.seat] = self.action_masks()
-        return masks
 
     def reset_info(self, fight: int) -> dict[str, Any]:
         """Returns the ``info`` of the start of an episode, see `PvpEnv.reset`."""
@@ -213,10 +213,6 @@ class Fights:
             raise RuntimeError("no metrics were collected: call enable_metrics() first")
         return self._metrics.pop()
 
-    def measures(self) -> Measures:
-        """Returns the names of the rows of `pop_metrics`."""
-        return measures_of(self.settings.game)
-
     def get_state(self) -> Snapshot:
         """Returns plain values and copied arrays from which `Fights` with the same settings resume bit for bit.
 
@@ -252,7 +248,8 @@ class Fights:
         self.tick = Transition.nothing(self.world.num_fights, self.world.report.dtype)
         for name, (owner, names) in self._arrays().items():
             snapshots.restore_arrays(owner, state[name], names)
-        self.renderer.start_episodes()
+        self._started, self._shown_masks = True, None
+        self.renderer.start_episodes(keep_final_scenes=False)
 
     def close(self) -> None:
         """Closes the window and the world."""
@@ -335,7 +332,7 @@ class Fights:
         """Looks up the next opponents if they have changed; `ValueError` if only one row of a pair plays ``"self"``."""
         if self._next_opponents:
             return
-        upcoming = self.opponents.expected()
+        upcoming = [each or now for each, now in zip(self.opponents.following, self.opponents.current, strict=True)]
         is_self = np.array([each.is_self for each in upcoming])
         # ``row ^ 1`` is the partner; with an odd number of rows, the last one has the appended False as partner.
         alone = np.flatnonzero(is_self != np.append(is_self, False)[np.arange(len(is_self)) ^ 1])
@@ -348,14 +345,24 @@ class Fights:
         self._joining = np.setdiff1d(np.flatnonzero(is_self), self._seats.paired)
         self._next_opponents = upcoming
 
-    def _score_tick(self) -> None:
-        """Computes rewards and ends of episodes from the world's arrays after a tick."""
-        outcome = self._seats.own(self.world.outcome)
-        report = self._seats.own(self._report).view(self.world.report.dtype)
-        self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
-        self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
-        self._add_tick(self.components, outcome, self._max_ticks, *self._episodes)
-        if (joining := self._joining).size:
-            # Two rows that will play each other must start together: when one is done, the other is truncated.
-            over = self.terminated | self.truncated
-            self.truncated[joining[over[joining ^ 1] & ~over[joining]]] = True
+    @cached_property
+    def renderer(self) -> FightRenderer:
+        """Draws, where something is drawn."""
+        return FightRenderer(self._viewer, self.contract.name, self._scene)
+
+    def _scene(self, row: int) -> Any:
+        """Returns what the game's viewer shows of a row's last tick."""
+        if not self._started:
+            raise ResetNeeded("no fight to render: call reset() first")
+        number, first, opponent = int(self._seats.fight[row]), int(self._seats.seat[row]), self.opponents.current[row]
+        order = 1 if first == 0 else -1  # of what is given by seat: the learner may have the second one
+        names = self.player_names or ("learner", "learner" if opponent.is_self else opponent.name)[::order]
+        actions: Any = (None, None)
+        masks: Any = (None, None)
+        if self.length[row] > 0:  # before the first tick there was no choice
+            actions = (self.actions[row, LEARNER], None if opponent.is_bot else self.actions[row, OPPONENT])[::order]
+            masks = masks if self._shown_masks is None else self._shown_masks[number]
+        scene = self._viewer.scene(self.world, number, names, actions, masks)
+        # The tick limit is the environment's: for the world, the fight still runs.
+        timeout = bool(self.truncated[row]) and scene.outcome == Outcome.RUNNING.name.lower()
+        return replace(scene, outcome="timeout") if timeout else scene

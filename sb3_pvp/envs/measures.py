@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import DesyncReason, Game, Metrics, Outcome, Transition
 from sb3_pvp.game.arrays import OutcomeRewards
-from sb3_pvp.game.metrics import Metric, ReportMetrics, Ticks
+from sb3_pvp.game.metrics import Metric, Ticks
 
 STATISTICS = ("count", "sum", "mean", "min", "max", "std")
 #: The measured durations, in seconds, and the statistics that are logged of them.
@@ -68,9 +67,9 @@ class FightMetrics:
     """Accumulates every tick of N fights of a game into three sums for each metric and each term of the reward."""
 
     def __init__(self, num_fights: int, game: Game) -> None:
-        self._table, self._num_terms = metrics_of(game), len(measures_of(game).terms)
+        self._table = metrics_of(game)
         self._chunk = max(CHUNK // num_fights, 1)
-        self._sums = np.zeros((len(self._table) + self._num_terms, 3))
+        self._sums = np.zeros((len(self._table) + len(measures_of(game).terms), 3))
         #: Of `DURATIONS`; all fights are stepped together, so a tick takes equally long in each of them.
         self._durations = RunningStatistics(len(DURATIONS), num_fights)
         self._started = self._ended = time.perf_counter()
@@ -93,14 +92,9 @@ class FightMetrics:
         length: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Adds a tick of all fights.
+        """Adds a tick of all fights, which is kept without a copy, with the terms of its reward ``(terms, N)``.
 
-        Args:
-            tick: the transition; it is kept without a copy.
-            components: the terms of the reward, ``(terms, N)``.
-            over: which fights have ended, ``(N,)``.
-            length: ticks of the episodes so far, ``(N,)``.
-            reasons: `DesyncReason` numbers of fights that broke off, ``(N,)``.
+        Each ``(N,)``: which fights are over, their ticks so far, and the `DesyncReason` of those that broke off.
         """
         now = time.perf_counter()
         self._durations.add(np.array([[now - self._started], [self._started - self._ended]]))
@@ -137,27 +131,22 @@ class FightMetrics:
         self._episodes: list[NDArray[np.float64]] = [np.zeros((1 + len(DURATIONS) * len(DURATION_STATISTICS), 0))]
 
     def _sum_chunk(self) -> None:
-        ticks, number = self._collected(), len(self._table)
+        columns = {name: _concatenate([vars(tick)[name] for tick in self._ticks]) for name in vars(self._ticks[0])}
+        intact = columns["outcome"] < _TARGET_LOST
+        if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
+            columns = {name: column[intact] for name, column in columns.items()}
+        columns["endings"], columns["reasons"] = np.concatenate(self._endings, axis=1)
+        lengths, *durations = np.concatenate(self._episodes, axis=1)
+        # The empty array gives the dtype if no fight has ended.
+        columns["last"] = _concatenate([columns["report"][:0], *self._last])
+        ticks = Ticks(**columns, lengths=lengths.astype(np.int64), durations=np.array(durations))
         for sums, metric in zip(self._sums, self._table, strict=False):
             values = metric.series(ticks).astype(np.float64)
             sums += np.array([len(values), values.sum(), values @ values])
         components = np.concatenate(self._components, axis=1)
-        self._sums[number:, 0] += np.count_nonzero(components, axis=1)
-        self._sums[number:, 1] += components.sum(axis=1, dtype=np.float64)
+        self._sums[len(self._table) :, 0] += np.count_nonzero(components, axis=1)
+        self._sums[len(self._table) :, 1] += components.sum(axis=1, dtype=np.float64)
         self._clear()
-
-    def _collected(self) -> Ticks:
-        """Returns the collected ticks, those in which a fight broke off left out."""
-        columns = [_concatenate([getattr(tick, field.name) for tick in self._ticks]) for field in fields(Transition)]
-        intact = columns[-1] < _TARGET_LOST  # the last field is the outcome
-        if not intact.all():  # the report of a fight that broke off is undefined (rewards.md §5)
-            columns = [column[intact] for column in columns]
-        endings, reasons = np.concatenate(self._endings, axis=1)
-        episodes = np.concatenate(self._episodes, axis=1)
-        last = _concatenate([columns[0][:0], *self._last])  # the empty array gives the dtype if no fight has ended
-        lengths, durations = episodes[0].astype(np.int64), episodes[1:]
-        report, previous, has_previous, outcome = columns
-        return Ticks(report, previous, has_previous, outcome, endings, reasons, last, lengths, durations)
 
 
 def _concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -226,9 +215,8 @@ class RunningStatistics:
 
     def begin(self, fights: NDArray[np.int64] | slice) -> None:
         """Call it when episodes start in these fights."""
-        for array in (self.count, self.total, self.squares):
-            array[:, fights] = 0.0
-        self.low[:, fights], self.high[:, fights] = np.inf, -np.inf
+        for name, start in zip(self.ARRAYS, (0.0, 0.0, 0.0, np.inf, -np.inf), strict=True):
+            getattr(self, name)[:, fights] = start
 
     def add(self, values: NDArray[np.float64], valid: NDArray[np.bool_] | bool = True) -> None:
         """Adds values that can be broadcast to ``(V, N)``; those that are not ``valid`` do not count and must be 0."""
@@ -253,7 +241,7 @@ class EpisodeStatistics(RunningStatistics):
     """
 
     def __init__(self, num_fights: int, metrics: Metrics | None) -> None:
-        metrics = metrics or ReportMetrics()
+        metrics = metrics or Metrics()
         self.names = (*metrics.values, "reward")
         super().__init__(len(self.names), num_fights)
         columns = {name: column for column, name in enumerate(self.names)}
@@ -276,5 +264,6 @@ class EpisodeStatistics(RunningStatistics):
         """Returns ``{statistic: {name: value}}`` of a fight's episode, without values that no tick had."""
         present = np.flatnonzero(self.count[:, fight])
         names = [self.names[column] for column in present.tolist()]
-        statistics = self.of((present, fight)).items()
-        return {name: dict(zip(names, values.tolist(), strict=True)) for name, values in statistics}
+        return {
+            name: dict(zip(names, values.tolist(), strict=True)) for name, values in self.of((present, fight)).items()
+        }

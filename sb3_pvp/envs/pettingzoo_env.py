@@ -8,11 +8,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from sb3_pvp.common.value_checks import check_seed
+from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import Frame, check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.renderer import Frame
+from sb3_pvp.envs.settings import FightSettings, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.opponents import SELF_PLAY
@@ -62,7 +62,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
         self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
         self._seeded = False
-        self.fights.renderer.names = AGENTS
+        self.fights.player_names = AGENTS
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Returns the space of an agent's observations."""

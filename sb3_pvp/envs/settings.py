@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import InstanceOf
-
-from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, PositiveInt, checked
-from sb3_pvp.common.names import require_all_known
-from sb3_pvp.common.value_checks import check_frame_ages
+from sb3_pvp.common.arguments import FLAG, MAPPING, POSITIVE, check_frame_ages
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.game import Rewards, World, WorldFactory, contract_of, game_and_contract, game_reference, make_world
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.opponents import OpponentLike, as_choice, make_opponent
 
 DEFAULT_MAX_EPISODE_TICKS = 2000  #: Far more than a real fight takes; two passive fighters would never end theirs.
-_CONTRACT = Kind[Any](str | Path | InstanceOf[Contract] | None, "a Contract, its name or file")
+
+RENDER_MODES = ("ansi", "human", "rgb_array")
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,15 @@ class FightSettings:
 
     opponent: OpponentLike = "baseline"
     world: str | WorldFactory = "sim"
-    reset_params: OptionalMapping = None
+    reset_params: Mapping[str, Any] | None = None
     rewards: Any = None
     frame_ages: Any = (0,)
-    death_match: Flag = True
-    max_episode_ticks: PositiveInt | None = DEFAULT_MAX_EPISODE_TICKS
-    noise: OptionalMapping = None
+    death_match: bool = True
+    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+    noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
-    contract: Annotated[Any, _CONTRACT] = None
-    episode_statistics: Flag = False
+    contract: Any = None
+    episode_statistics: bool = False
     game: Any = None
 
     @classmethod
@@ -72,16 +70,18 @@ class FightSettings:
         return cls(**given)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.game, str | type | None) and not hasattr(self.game, "make_world"):
-            raise ValueError(f"game must be a sb3_pvp.game.Game, its name or module:object, got {self.game!r}")
+        MAPPING.check(reset_params=self.reset_params, noise=self.noise)
+        FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
+        ticks, ages = self.max_episode_ticks, check_frame_ages(self.frame_ages)
+        ticks = None if ticks is None else POSITIVE.read("max_episode_ticks", ticks)
         game, contract = game_and_contract(self.game, self.contract)
-        vars(self).update(game=game, contract=contract)  # a frozen dataclass does not allow assignments
+        # A frozen dataclass does not allow assignments.
+        vars(self).update(game=game, contract=contract, max_episode_ticks=ticks, frame_ages=ages)
+        vars(self).update(reset_params=dict(self.reset_params or {}), rewards=self.game_rewards.weights(self.rewards))
         if not callable(self.world):
             game.check_place(self.world)
         # Only to refuse it here if it cannot play.
         make_opponent(as_choice(self.opponent).opponent, self.world_contract, game)
-        rewards, frame_ages = self.game_rewards.weights(self.rewards), check_frame_ages(self.frame_ages)
-        vars(self).update(reset_params=dict(self.reset_params or {}), rewards=rewards, frame_ages=frame_ages)
 
     @property
     def world_contract(self) -> Contract:
@@ -99,10 +99,14 @@ class FightSettings:
 
     @property
     def match_settings(self) -> dict[str, Any] | None:
-        """The game and its reset parameters as plain values; ``None`` for a world factory, which has no name."""
+        """The game and its reset parameters as plain values, which a ``SubprocVecEnv`` can send; ``None`` for a world
+        factory, which has no name."""
         known = isinstance(self.world, str)
         return {"game": game_reference(self.game), "reset_params": self.reset_params} if known else None
 
 
-# `checked` validates and converts the arguments; a decorator could not, since ``dataclass`` generates the ``__init__``.
-FightSettings.__init__ = checked(FightSettings.__init__)  # type: ignore[method-assign]
+def check_render_mode(render_mode: str | None) -> str | None:
+    """Returns the mode; `TypeError` for others, on which SB3's ``make_vec_env`` tries again without ``"rgb_array"``."""
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise TypeError(f"unknown render_mode {render_mode!r} (known: None, {', '.join(map(repr, RENDER_MODES))})")
+    return render_mode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -17,18 +18,15 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
-from sb3_pvp.common.arguments import Kind
+from sb3_pvp.common.arguments import Kind, check_seed
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.envs.env import FightInterface, PvpEnv
 from sb3_pvp.envs.fights import Fights
-from sb3_pvp.envs.renderer import check_render_mode
-from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.envs.settings import FightSettings, check_render_mode
 from sb3_pvp.game import HOME_GAME, WorldFactory
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.seats import Observation
 
-_COUNT = Kind[int](PositiveInt, "a positive integer or a list of functions")
 _IDENTITY = {"kind": "NhVecEnv", "version": 1}  #: Snapshots keep the name that `PvpVecEnv` had in the first edition.
 #: Attributes of SB3's `VecEnv` in a snapshot: seeds and options of the next reset, infos of the last one.
 _STATE = ("_started", "_seeds", "_options", "reset_infos")
@@ -64,6 +62,7 @@ class PvpVecEnv(VecEnv):
         opponent, world: see `FightSettings`.
         seed: fight ``i`` is seeded with ``seed + i`` at the first reset; ``None``: randomly.
         render_mode: see `PvpEnv`.
+        monitor: SB3's ``Monitor`` of any environment, to whose file all finished episodes are written.
         settings: the other fields of `FightSettings`, such as ``game``.
 
     Raises `ValueError` for an unknown name or a value out of range.
@@ -78,15 +77,16 @@ class PvpVecEnv(VecEnv):
         world: str | WorldFactory = "sim",
         seed: int | None = 0,
         render_mode: str | None = None,
+        monitor: Monitor[Any, Any] | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(num_envs, (list, tuple)):
             templates = read_env_functions(num_envs)
         else:
-            others = ("num_envs", "seed", "render_mode")
+            others = ("num_envs", "seed", "render_mode", "monitor")
             own = FightSettings.from_arguments(self.home, *others, opponent=opponent, world=world, **settings)
-            count = _COUNT.read("num_envs", num_envs)
-            templates = [_Template(own, check_render_mode(render_mode))] * count
+            count = Kind[int](PositiveInt, "a positive integer or a list of functions").read("num_envs", num_envs)
+            templates = [_Template(own, check_render_mode(render_mode), monitor=monitor)] * count
         self.fights = Fights(len(templates), templates[0].settings)
         self.set_trained_rollouts = self.fights.set_trained_rollouts
         self._interfaces = [
@@ -120,14 +120,24 @@ class PvpVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[Observation, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Plays one tick; returns new arrays. Raises `ValueError` for invalid actions; nothing is changed then."""
-        self.fights.step(self._actions)
-        rewards = self.fights.reward.copy()
-        dones = self.fights.terminated | self.fights.truncated
+        fights = self.fights
+        fights.step(self._actions)
+        rewards, dones = fights.reward.copy(), fights.terminated | fights.truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         finished = np.flatnonzero(dones)
         if finished.size:
-            self._reset_finished(finished, infos)
-        return self.fights.observation(), rewards, dones, infos
+            last = fights.observation(finished)
+            for row, fight in enumerate(finished.tolist()):
+                info = infos[fight] = fights.info(fight)
+                info["terminal_observation"] = {key: value[row] for key, value in last.items()}
+                info["TimeLimit.truncated"] = bool(fights.truncated[fight])
+                # The same entries and rounding as in SB3's `Monitor`, whose step is never called here.
+                info["episode"] = {"r": round(float(fights.episode_return[fight]), 6), "l": int(fights.length[fight])}
+                self.log_episode(fight, info)
+            fights.reset(finished, keep_final_scenes=True)
+            for fight in finished.tolist():
+                self.reset_infos[fight] = fights.reset_info(fight)
+        return fights.observation(), rewards, dones, infos
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns the flat action masks as one array, bool ``(num_envs, A)``."""
@@ -135,14 +145,15 @@ class PvpVecEnv(VecEnv):
 
     def get_state(self) -> Snapshot:
         """Returns a snapshot (`Fights.get_state`) from which another process can resume; take it between steps."""
-        own = _copies({name: getattr(self, name) for name in _STATE})
+        # Shallow copies: what is in these lists is only ever replaced.
+        own = {name: copy(getattr(self, name)) for name in _STATE}
         return {**_IDENTITY, "fights": self.fights.get_state(), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a snapshot (`Fights.set_state`); its observations are those of ``fights.observation()``."""
         check_identity(state, _IDENTITY)
         self.fights.set_state(state["fights"])
-        vars(self).update(_copies({name: state[name] for name in _STATE}))
+        vars(self).update({name: copy(state[name]) for name in _STATE})
 
     def part(self, first: int, count: int) -> Callable[[], PvpVecEnv]:
         """Returns a function, which can be pickled, that makes another environment like these rows.
@@ -217,20 +228,6 @@ class PvpVecEnv(VecEnv):
             raise IndexError(f"no row {wrong[0]}: this environment has the rows 0 to {self.num_envs - 1}")
         return [self._interfaces[row] for row in rows]
 
-    def _reset_finished(self, finished: NDArray[np.int64], infos: list[dict[str, Any]]) -> None:
-        """Fills the infos of the fights that have ended, and resets these."""
-        fights, last = self.fights, self.fights.observation(finished)
-        for row, fight in enumerate(finished.tolist()):
-            info = infos[fight] = fights.info(fight)
-            info["terminal_observation"] = {key: value[row] for key, value in last.items()}
-            info["TimeLimit.truncated"] = bool(fights.truncated[fight])
-            # The same entries and rounding as in SB3's `Monitor`, whose step is never called here.
-            info["episode"] = {"r": round(float(fights.episode_return[fight]), 6), "l": int(fights.length[fight])}
-            self.log_episode(fight, info)
-        fights.reset(finished, keep_final_scenes=True)
-        for fight in finished.tolist():
-            self.reset_infos[fight] = fights.reset_info(fight)
-
 
 def _make_part(count: int, settings: Mapping[str, Any], chosen: Mapping[int, OpponentChoice]) -> PvpVecEnv:
     """Makes an environment with these opponents in its first episodes."""
@@ -238,11 +235,6 @@ def _make_part(count: int, settings: Mapping[str, Any], chosen: Mapping[int, Opp
     for row, choice in chosen.items():
         env.env_method("set_opponent", choice, indices=[row])
     return env
-
-
-def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies lists, not what is in them, which only ever is replaced."""
-    return {name: [*value] if isinstance(value, list) else value for name, value in state.items()}
 
 
 class NhVecEnv(PvpVecEnv):
@@ -255,9 +247,7 @@ def read_env_functions(functions: Sequence[EnvFunction]) -> list[_Template]:
     """Returns what `PvpVecEnv` takes over from each environment; `ValueError` for wrappers and differing settings."""
     if not functions:
         raise ValueError("PvpVecEnv needs at least one environment function")
-    # Our rl-zoo3 manager passes the same function N times: make that environment only once.
-    made = {function: _read_template(function()) for function in dict.fromkeys(functions)}
-    templates = [made[function] for function in functions]
+    templates = [_read_template(function()) for function in functions]
     for field in fields(FightSettings):
         expected, *found = (getattr(each.settings, field.name) for each in templates)
         if wrong := [each for each in found if each != expected]:

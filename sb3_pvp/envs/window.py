@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import numpy as np
 import pygame
@@ -18,13 +19,11 @@ _POLLS_PER_SECOND = 60  #: Of the keyboard, while an image is shown.
 
 def has_display() -> bool:
     """Returns whether a window would be visible; also true if ``SDL_VIDEODRIVER`` selects an invisible one."""
-    try:
+    with suppress(pygame.error):
         pygame.display.init()
-    except pygame.error:
-        return False
-    if "SDL_VIDEODRIVER" in os.environ or pygame.display.get_driver() not in _INVISIBLE_DRIVERS:
-        return True
-    pygame.display.quit()
+        if "SDL_VIDEODRIVER" in os.environ or pygame.display.get_driver() not in _INVISIBLE_DRIVERS:
+            return True
+        pygame.display.quit()
     return False
 
 

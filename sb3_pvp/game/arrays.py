@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.arguments import POSITIVE
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.arguments import POSITIVE, check_seed
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copy_arrays, restore_arrays
-from sb3_pvp.common.value_checks import check_seed
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
 from sb3_pvp.game.world import NUM_SEATS, Outcome, Rewards, Transition

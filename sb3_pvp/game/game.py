@@ -11,8 +11,7 @@ import gymnasium
 from pydantic import BaseModel
 
 from sb3_pvp.common.arguments import read_model
-from sb3_pvp.common.entry_points import installed, is_own, missing
-from sb3_pvp.common.names import loadable, unknown_name
+from sb3_pvp.common.errors import installed, is_own, loadable, missing, unknown_name
 from sb3_pvp.game.contract import Contract, add_contract_source, load_contract
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.game.metrics import Metrics

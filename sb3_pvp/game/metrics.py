@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.game.world import Transition
+
 
 @dataclass(frozen=True)
-class Ticks:
-    """A batch of learners' ticks, without those of aborted fights: M ticks, E fights that ended, K of them decided."""
+class Ticks(Transition):
+    """A batch of learners' ticks, without those of aborted fights: M ticks, E fights that ended, K of them decided.
 
-    report: NDArray[np.void]  #: Reports ``(M,)``, see `sb3_pvp.game.World.report`.
-    previous: NDArray[np.void]  #: The report of the tick before each, ``(M,)``.
-    has_previous: NDArray[np.bool_]  #: False in the first tick of an episode, ``(M,)``.
-    outcome: NDArray[np.uint8]  #: `Outcome` numbers ``(M,)``.
+    The arrays of `Transition` are ``(M,)``.
+    """
+
     endings: NDArray[np.uint8]  #: `Outcome` numbers ``(E,)`` of the fights that ended, `Outcome.RUNNING` for a timeout.
     reasons: NDArray[np.uint8]  #: `DesyncReason` numbers ``(E,)``.
     last: NDArray[np.void]  #: The report of the last tick of each decided fight, ``(K,)``.
@@ -40,17 +41,13 @@ class Metric:
 
 
 @dataclass
-class ReportMetrics:
-    """The metrics of a game as plain fields, see `sb3_pvp.game.Metrics`."""
+class Metrics:
+    """What to log about a game's reports. Outcomes, rewards and durations are logged for every game."""
 
     table: Sequence[Metric] = ()
-    values: Sequence[str] = ()
+    values: Sequence[str] = ()  #: Fields of the report that are summarized in ``info["episode_statistics"]``.
+    #: By boolean field: the fields that only count in ticks where it is set.
     optional: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-class Metrics(Protocol):
-    """What to log about a game's reports. Outcomes, rewards and durations are logged for every game."""
-
-    table: Sequence[Metric]
-    values: Sequence[str]  #: Fields of the report that are summarized in ``info["episode_statistics"]``.
-    optional: Mapping[str, Sequence[str]]  #: By boolean field: the fields that only count in ticks where it is set.
+ReportMetrics = Metrics  #: Their other name.

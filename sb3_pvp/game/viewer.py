@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -10,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.plain_values import to_plain
+from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.world import NUM_SEATS, Outcome, World
 
@@ -34,6 +33,13 @@ class ControlGroup:
     columns: int = 0  #: Of a grid, whose controls are given row by row.
 
 
+#: By seat, ``None`` if unknown: the actions of a tick, ints ``(heads,)``, and the masks that applied to them, bool
+#: ``(num_flat_actions,)``.
+SeatActions = Sequence[NDArray[np.int64] | None]
+SeatMasks = Sequence[NDArray[np.bool_] | None]
+_NONE = (None,) * NUM_SEATS
+
+
 class Viewer(Protocol):
     """Shows fights of a game, and says what a human may do in them.
 
@@ -50,18 +56,9 @@ class Viewer(Protocol):
     """
 
     def scene(
-        self,
-        world: World,
-        fight: int,
-        names: Sequence[str],
-        actions: Sequence[NDArray[np.int64] | None] = (None, None),
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+        self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> Any:
-        """Returns the scene after the last tick of a fight between two players with these names.
-
-        ``actions``, ints ``(heads,)``, and the ``masks`` that applied to them, bool ``(num_flat_actions,)``, are by
-        seat, ``None`` if unknown.
-        """
+        """Returns the scene after the last tick of a fight between two players with these names."""
 
     def text(self, scene: Any, color: bool = True) -> str:
         """Returns a scene as text for a terminal, with or without ANSI colors."""
@@ -96,25 +93,19 @@ class PlainViewer:
         self.contract, self.seats = contract, tuple(seats)
 
     def scene(
-        self,
-        world: World,
-        fight: int,
-        names: Sequence[str],
-        actions: Sequence[NDArray[np.int64] | None] = (None, None),
-        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+        self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> PlainScene:
         """See `Viewer.scene`; ``masks`` are not shown, but those of the next tick."""
-        ids = [action.id for head in self.contract.heads for action in head.actions]
         heads = [[action.id for action in head.actions] for head in self.contract.heads]
+        ids = np.concatenate(heads)
         seen: list[dict[str, float] | None] = [None] * NUM_SEATS
         legal: list[tuple[str, ...] | None] = [None] * NUM_SEATS
         chosen: list[tuple[str, ...] | None] = [None] * NUM_SEATS
         for seat in self.seats:
             values = world.obs[fight, seat].tolist()
             seen[seat] = {each.id: value for each, value in zip(self.contract.observations, values, strict=True)}
-            legal[seat] = tuple(ids[entry] for entry in np.flatnonzero(world.masks[fight, seat]))
-            own = actions[seat]
-            if own is not None:
+            legal[seat] = tuple(ids[world.masks[fight, seat]].tolist())
+            if (own := actions[seat]) is not None:
                 chosen[seat] = tuple(head[choice] for head, choice in zip(heads, own.tolist(), strict=True))
         outcome = Outcome(int(world.outcome[fight, 0])).name.lower()
         return PlainScene(int(world.ticks[fight]), tuple(names), outcome, tuple(seen), tuple(legal), tuple(chosen))
@@ -134,9 +125,7 @@ class PlainViewer:
         raise ValueError(f"{self.contract.name} has no pictures: its game has no viewer (`sb3_pvp.game.Viewer`)")
 
 
-def live_scene(scene: Any) -> Any:
-    """Returns a scene as plain JSON values, as it is sent to a page every tick."""
-    return to_plain(scene)
+live_scene = to_plain  #: Returns a scene as plain JSON values, as it is sent to a page every tick.
 
 
 def controls_of(viewer: Viewer | None, contract: Contract) -> tuple[ControlGroup, ...]:
@@ -147,11 +136,11 @@ def controls_of(viewer: Viewer | None, contract: Contract) -> tuple[ControlGroup
     given = getattr(viewer, "controls", None)
     groups = tuple(_from_contract(contract)) if given is None else tuple(given())
     controls = [control for group in groups for control in group.controls]
+    keys = [control.key for control in controls if control.key]
     for control in controls:
         contract.flat_index(control.action)  # raises for an unknown one, with the nearest that there is
-    keys = Counter(control.key for control in controls if control.key)
-    for key in (key for key, times in keys.items() if times > 1):
-        raise ValueError(f"the key {key!r} is given to {keys[key]} controls of {contract.name}")
+        if (times := keys.count(control.key)) > 1:
+            raise ValueError(f"the key {control.key!r} is given to {times} controls of {contract.name}")
     for group in groups:
         if group.shape == "grid" and group.columns < 1:
             raise ValueError(f"the grid of controls {group.label!r} needs a number of columns")

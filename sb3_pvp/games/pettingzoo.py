@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.common.snapshots import Snapshot
-from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction

@@ -16,22 +16,17 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
-from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.damaged_files import reading, skipping_damage
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.atomic_files import reading, replacing, skipping_damage
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
 from sb3_pvp.players.league.leaderboard import snapshot_standings
 from sb3_pvp.players.league.league import LEAGUE
 
-#: The file with hyperparameters that rl-zoo3 writes to ``<run>/<environment>/``, next to ``args.yml``.
-CONFIG = "config.yml"
-#: Episodes in the moving average of training curves, as in SB3's logs.
-WINDOW = 100
-#: Bootstrap samples of runs for a 95 % interval.
-_BOOTSTRAP_SAMPLES = 2000
-#: Most points of a training curve: more cannot be seen in a figure.
-_MAX_POINTS = 500
+CONFIG = "config.yml"  #: What rl-zoo3 writes to ``<run>/<environment>/``: hyperparameters, next to ``args.yml``.
+WINDOW = 100  #: Episodes in the moving average of training curves, as in SB3's logs.
+_BOOTSTRAP_SAMPLES = 2000  #: Of runs, for a 95 % interval.
+_MAX_POINTS = 500  #: Most points of a training curve: more cannot be seen in a figure.
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,7 @@ class Run:
     label: str  #: A given label, or the preset's name, or algorithm and environment.
     seed: int | None  #: ``None`` if the run had a random seed.
     hyperparams: str  #: The text of its `CONFIG` file.
-    #: What rl-zoo3 was called with; empty if that is unknown.
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)  #: Of rl-zoo3's command; empty if they are unknown.
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,11 @@ class Band:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     num_runs: int = 1
+
+    @classmethod
+    def plain(cls, steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
+        """Returns the curve of a single run without an interval."""
+        return cls(steps, values, values, values)
 
 
 class CurveMetric(NamedTuple):
@@ -164,6 +163,7 @@ def summarize(curves: Sequence[Band], seed: int = 0) -> Band:
     # Runs record at different steps: interpolate all of them at every recorded step.
     steps = np.unique(np.concatenate([np.clip(curve.steps, first, last) for curve in curves]))
     values = np.stack([np.interp(steps, curve.steps, curve.center) for curve in curves])
+    # Not by rliable, which draws from NumPy's global generator: the same runs would give another interval every time.
     samples = np.random.default_rng(seed).integers(len(curves), size=(_BOOTSTRAP_SAMPLES, len(curves)))
     low, high = np.quantile([_interquartile_mean(values[sample]) for sample in samples], (0.025, 0.975), axis=0)
     return Band(steps, _interquartile_mean(values), low, high, len(curves))
@@ -193,8 +193,7 @@ def plot_curves(path: Path, bands: Mapping[str, Band], title: str, share: bool =
 def _interquartile_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the mean of each column without its lowest and highest quarters of values (rounded down)."""
     cut = len(values) // 4  # 0 for fewer than four runs: the plain mean
-    middle: NDArray[np.float64] = np.sort(values, axis=0)[cut : len(values) - cut].mean(0)
-    return middle
+    return np.asarray(np.sort(values, axis=0)[cut : len(values) - cut].mean(0))
 
 
 def _natural_order(folder: Path) -> list[str | int]:
@@ -211,13 +210,8 @@ def _read_run(folder: Path, label: str) -> Run:
     return Run(folder, label, seed if isinstance(seed, int) and seed >= 0 else None, hyperparams, arguments)
 
 
-def _without_interval(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Band:
-    return Band(steps, values, values, values)
-
-
 def _read_win_rate(folder: Path, opponent: str) -> Band:
-    path = folder / "win_rates.csv"
-    with reading(path):
+    with reading(path := folder / "win_rates.csv"):
         rows = pd.read_csv(path, dtype={"opponent": str}).set_index("opponent")
         columns = rows[["steps", "win_rate", "win_rate_low", "win_rate_high"]].astype(np.float64)
     require_known(f"opponent in {path}", opponent, columns.index.unique())
@@ -235,7 +229,7 @@ def _read_eval_win_rate(folder: Path, opponent: str) -> Band:
 
 def _read_eval_reward(folder: Path, opponent: str) -> Band:
     evaluations = read_evaluations(folder / "evaluations.npz")
-    return _without_interval(evaluations["timesteps"].astype(np.float64), evaluations["results"].mean(1))
+    return Band.plain(evaluations["timesteps"].astype(np.float64), evaluations["results"].mean(1))
 
 
 def _episode_reader(column: str) -> Callable[[Path, str], Band]:
@@ -248,7 +242,7 @@ def _episode_reader(column: str) -> Callable[[Path, str], Band]:
             raise ValueError(f"no episode is recorded in {folder}/*.monitor.csv")
         means = episodes[column].rolling(WINDOW, min_periods=1).mean().to_numpy(np.float64)
         shown = np.unique(np.linspace(0, len(means) - 1, _MAX_POINTS).round().astype(int))
-        return _without_interval(episodes["l"].cumsum().to_numpy()[shown], means[shown])
+        return Band.plain(episodes["l"].cumsum().to_numpy()[shown], means[shown])
 
     return read
 
@@ -264,7 +258,7 @@ def _league_reader(read: Callable[[League], Band]) -> Callable[[Path, str], Band
 def _read_elo(league: League) -> Band:
     ratings = league.ratings().elo.ratings
     own = sorted((player.age, rating) for player, rating in ratings.items() if player.name == LEARNER)
-    return _without_interval(*np.array(own, float).reshape(-1, 2).T)
+    return Band.plain(*np.array(own, float).reshape(-1, 2).T)
 
 
 def _read_rating(league: League) -> Band:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from io import BytesIO
-from itertools import islice
+from itertools import pairwise
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -23,16 +23,16 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import WorldError
-from sb3_pvp.matches.processes import FIRST_SEAT, shares
+from sb3_pvp.game import WorldError, WorldFactory
 from sb3_pvp.players.league.bradley_terry import Z95
 from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies.features import OBSERVATION
-from sb3_pvp.policies.files.model_files import load
-from sb3_pvp.policies.files.model_opponent import model_opponent
+from sb3_pvp.policies.files.model_files import load, model_opponent
 
 EVALUATION_SEED = 1_000_000_007  #: Fight i has this seed plus i, far from the seeds of training.
 #: The count of `Score` for each outcome. A timeout is a tie; all other outcomes are broken fights.
@@ -106,21 +106,15 @@ def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, fl
     return max(center - half, 0.0), min(center + half, 1.0)
 
 
-def evaluate_model(
-    model: BaseAlgorithm,
-    env: VecEnv,
-    num_episodes: int,
-    deterministic: bool = True,
-    advance: Callable[[int], object] = lambda decided: None,
-) -> Score:
+def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:
     """Evaluates a model for ``num_episodes`` in ``env``; an episode that breaks off is played again.
 
-    ``advance`` is called after each episode, with 1 if it was decided, otherwise with 0. Raises `WorldError` if more
-    episodes break off than there are environments, and than a tenth; `ValueError` for less than one episode.
+    Raises `WorldError` if more episodes break off than there are environments, and than a tenth; `ValueError` for less
+    than one episode.
     """
     POSITIVE.check(num_episodes=num_episodes)
-    act = _acting(model, deterministic, range(env.num_envs))
-    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs, advance)
+    act = _acting(model, deterministic, range(env.num_envs), by_rows=False)
+    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs)
 
 
 def evaluate_by_rows(
@@ -136,44 +130,28 @@ def evaluate_by_rows(
     """Does the same as `evaluate_model` in several processes, each of which has some of the environment's rows.
 
     The result does not depend on the number of processes: the fights of row i follow from ``seed + i``, and so do the
-    sampled actions of models that see frames of features. Those of others are sampled differently.
-
-    Args:
-        load_model: called in each process.
-        make_env: ``make_env(num_envs, seed)``, called in each process, with the seed of its first row.
-        num_envs: the number of rows in all processes together.
-        seed, processes: see above.
-        num_episodes, deterministic, advance: as in `evaluate_model`.
+    sampled actions of models that see frames of features. Those of others are sampled differently. Each process calls
+    ``load_model()`` and ``make_env(num_envs, seed)``, with the seed of its first row; ``num_envs`` is the number of
+    rows in all processes together. ``advance`` is called after each episode, with 1 if it was decided, otherwise 0.
     """
-    POSITIVE.check(num_episodes=num_episodes)
     rows = _shares_of_rows(num_episodes, num_envs)
+
+    def play(part: slice) -> Iterator[_Episode]:  # in a worker, to which it is pickled by value
+        model, own, first_seed = load_model(), rows[part], seed + part.start
+        with closing(make_env(len(own), first_seed)) as env:
+            set_random_seed(first_seed)  # for models whose actions are not sampled row by row
+            act = _acting(model, deterministic, range(first_seed, first_seed + len(own)), by_rows=True)
+            yield from _episodes(act, env, own, part.start)
+
     # In whole pairs of rows, which may fight each other; the last one may be half a pair.
-    slices = [slice(2 * pair.start, 2 * pair.stop) for pair in shares(-(-num_envs // 2), processes)]
-    parts = [(load_model, make_env, each.start, rows[each], seed, deterministic) for each in slices]
+    parts = [slice(2 * pair.start, 2 * pair.stop) for pair in shares(-(-num_envs // 2), processes)]
     with ExitStack() as stack:
         if len(parts) > 1:
-            episodes = stack.enter_context(closing(WorkerPool(len(parts), "commands"))).stream(_part, parts)
+            pool = stack.enter_context(closing(WorkerPool(len(parts), "commands")))
+            episodes: Iterator[_Episode] = pool.stream(play, [(part,) for part in parts])
         else:
-            episodes = _part(*parts[0])
+            episodes = play(parts[0])
         return _score(episodes, num_episodes, num_envs, advance)
-
-
-def _part(
-    load_model: Callable[[], BaseAlgorithm],
-    make_env: Callable[[int, int], VecEnv],
-    first_row: int,
-    rows: Sequence[int],
-    seed: int,
-    deterministic: bool,
-) -> Iterator[_Episode]:
-    """Plays in some of the rows; yields their episodes."""
-    model = load_model()
-    with closing(make_env(len(rows), seed + first_row)) as env:
-        set_random_seed(seed + first_row)  # for models whose actions are not sampled row by row
-        seeds = [seed + first_row + row for row in range(len(rows))]
-        act = None if deterministic and isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
-        act = act or partial(_predict, model, deterministic)
-        yield from _episodes(act, env, rows, first_row)
 
 
 def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
@@ -183,17 +161,22 @@ def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
 
 def _episodes(act: _Act, env: VecEnv, rows: Sequence[int], first_row: int = 0) -> Iterator[_Episode]:
     """Plays until each row has had its number of decided episodes; yields all up to then."""
-    remaining, played = list(rows), [0] * len(rows)
-    episodes = finished_episodes(act, env, env.reset())
-    while any(remaining):
-        row, info = next(episodes)
+    remaining, played = list(rows), Counter[int]()
+    for row, info in finished_episodes(act, env, env.reset()):
         if remaining[row]:
             remaining[row] -= info["outcome"] in SCORE_FIELDS
             played[row] += 1
             yield first_row + row, played[row], {name: info[name] for name in _COUNTED if name in info}
+        if not any(remaining):
+            return
 
 
-def _score(episodes: Iterator[_Episode], num_episodes: int, num_envs: int, advance: Callable[[int], object]) -> Score:
+def _score(
+    episodes: Iterator[_Episode],
+    num_episodes: int,
+    num_envs: int,
+    advance: Callable[[int], object] = lambda decided: None,
+) -> Score:
     """Counts episodes; for the arguments and the error see `evaluate_model`."""
     # Replacing broken fights favors those that break off less often, such as short ones: tolerate only a few.
     max_broken = max(num_envs, num_episodes // 10)
@@ -227,23 +210,22 @@ def _predict(
     return actions
 
 
-def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act:
-    """Returns a function that acts: models of MaskablePPO by SB3's ``predict``, others by rows."""
-    act = None if isinstance(model, MaskablePPO) else _by_rows(model, deterministic, seeds)
-    return act or partial(_predict, model, deterministic)
-
-
-def _by_rows(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) -> _Act | None:
+def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_rows: bool) -> _Act:
     """Returns a function that acts in each row with a state, and random numbers, of its own.
 
-    Returns ``None`` for models of MaskablePPO that do not see frames of features.
+    Models of MaskablePPO act by SB3's ``predict`` instead, except that with ``by_rows`` those that see frames of
+    features sample by rows.
     """
+    by_sb3 = partial(_predict, model, deterministic) if isinstance(model, MaskablePPO) else None
+    if by_sb3 is not None and (deterministic or not by_rows):
+        return by_sb3
     try:
         opponent = model_opponent(model)
     except ValueError:
-        if isinstance(model, MaskablePPO):
-            return None
+        if by_sb3 is not None:
+            return by_sb3
         raise
+    # Other streams than those of an opponent with the same seed: else a model against itself would act as its mirror.
     state: NDArray[Any] | None = opponent.initial_state([seed + FIRST_SEAT for seed in seeds])
 
     def act(observations: Any, masks: NDArray[np.bool_], starts: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -251,7 +233,7 @@ def _by_rows(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int]) ->
         seen = observations[OBSERVATION] if isinstance(observations, dict) else observations
         assert state is not None
         actions, following = opponent.predict(seen, state, starts, deterministic, np.asarray(masks, bool))
-        state = state if following is None else following
+        state = state if following is None else following  # ``None``: of what has no memory
         return actions
 
     return act
@@ -267,13 +249,9 @@ class FinishedEpisode(NamedTuple):
 class EvaluationFights:
     """Lets a model fight given opponents in a separate environment, which is made on first use.
 
-    Args:
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or the arguments in which a new `PvpVecEnv` differs
-            from the training environment, ``None`` for no difference.
-        num_envs: the most rows that the new environment may have.
-
-    Raises:
-        ValueError: for another ``env``, or when fights start if the training environment is not from this package.
+    ``env`` is a ``VecEnv`` whose environments have ``set_opponent``; or the arguments in which a new `PvpVecEnv`, of up
+    to ``num_envs`` rows, differs from the training environment, ``None`` for no difference. Raises `ValueError` for
+    another ``env``, or when fights start if the training environment is not from this package.
     """
 
     def __init__(self, env: VecEnv | Mapping[str, Any] | None, num_envs: int) -> None:
@@ -296,10 +274,7 @@ class EvaluationFights:
         The result depends on ``seed`` and the model only; the states of the global random generators are restored.
         ``show`` is called with the number of finished episodes, after each.
         """
-        POSITIVE.read("the number of fights", len(choices))
         if self._env is None:
-            from sb3_pvp.envs import PvpVecEnv
-
             arguments = self.arguments(model.get_env()) or {}
             self._env = PvpVecEnv(min(self.num_envs, len(choices)), **arguments)
         finished: list[FinishedEpisode] = []
@@ -337,8 +312,6 @@ def play_elsewhere(
     ``weights`` are the content of a model file, ``arguments`` those of the `PvpVecEnv`. Yields the number of the
     choice and the ``info`` of each fight as it ends.
     """
-    from sb3_pvp.envs import PvpVecEnv
-
     model = load(BytesIO(weights))
     with closing(PvpVecEnv(min(num_envs, len(choices)), **arguments)) as env:
         for number, info in _play_choices(model, env, choices, deterministic, seed):
@@ -349,29 +322,51 @@ def _play_choices(
     model: BaseAlgorithm, env: VecEnv, choices: Sequence[OpponentChoice], deterministic: bool, seed: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Plays one episode against each choice; yields its number and last ``info`` as it ends."""
-    # Each row has a fixed share of the choices, as in `evaluate_model`.
-    queues = [iter(range(row, len(choices), env.num_envs)) for row in range(env.num_envs)]
-    opponents: list[list[int]] = [[] for _ in queues]  # of each row's current and next episode
-    left = len(choices)
 
-    def set_next_opponent(row: int) -> None:
-        for number in islice(queues[row], 1):
-            env.env_method("set_opponent", choices[number], indices=[row])
-            opponents[row].append(number)
+    # Each row has a fixed share of the choices, as in `evaluate_model`: every ``env.num_envs``-th one.
+    def set_opponent(row: int, episode: int) -> None:
+        for choice in choices[row :: env.num_envs][episode : episode + 1]:
+            env.env_method("set_opponent", choice, indices=[row])
 
+    ended, left = [0] * env.num_envs, len(choices)
     with preserved_random_state():
         for row in range(env.num_envs):
-            set_next_opponent(row)
+            set_opponent(row, 0)
         set_random_seed(seed)  # for sampled actions
         env.seed(seed)
         observations = env.reset()
         for row in range(env.num_envs):  # one episode ahead, because the environment resets inside its step
-            set_next_opponent(row)
-        act = _acting(model, deterministic, [seed + row for row in range(env.num_envs)])
+            set_opponent(row, 1)
+        act = _acting(model, deterministic, range(seed, seed + env.num_envs), by_rows=False)
         episodes = finished_episodes(act, env, observations)
         while left:
             row, info = next(episodes)
-            if opponents[row]:
+            number = row + ended[row] * env.num_envs
+            ended[row] += 1
+            if number < len(choices):
                 left -= 1
-                yield opponents[row].pop(0), info
-            set_next_opponent(row)
+                yield number, info
+            set_opponent(row, ended[row] + 1)
+
+
+#: A process is worth its start for so many fights. A start takes five seconds of CPU time, as do 200 fights of large
+#: networks, or 1,000 to 3,000 of small ones.
+FIGHTS_PER_PROCESS = 1000
+FIRST_SEAT = 1 << 32  #: Added to the fight's seed for the first seat, so that the two players sample differently.
+
+
+def num_processes(jobs: int | None, num_fights: int, world: str | WorldFactory) -> int:
+    """Returns in how many processes to play so many fights: ``jobs`` if given.
+
+    Else all cores that have enough to do, or only this process if the fights are not in the embedded world. Raises
+    `ValueError` for less than one job.
+    """
+    if jobs is not None:
+        return POSITIVE.read("jobs", jobs)
+    return max(min(num_cores(), num_fights // FIGHTS_PER_PROCESS), 1) if world == "sim" else 1
+
+
+def shares(count: int, parts: int) -> list[slice]:
+    """Divides ``count`` things, which stay in order, into at most so many nearly equal parts; none is empty."""
+    ends = [count * part // parts for part in range(parts + 1)]
+    return [slice(start, end) for start, end in pairwise(ends) if start < end]

@@ -7,20 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Game, Grouped, Leavable, Outcome, World
-from sb3_pvp.matches.processes import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, Grouped, Leavable, Outcome, World, find_game, game_reference
+from sb3_pvp.matches.evaluation import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
 from sb3_pvp.players.pool import OpponentPool
+from sb3_pvp.policies.files.model_files import game_of, load, named_game
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL = 128  #: Fights that are played at the same time.
@@ -28,6 +30,26 @@ ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
+
+
+def match_settings(
+    league: League, world: str, game: str | None = None, reset_params: Mapping[str, Any] | None = None
+) -> FightSettings:
+    """Returns settings for matches of a league, by default those of its training (`ValueError` for wrong ones).
+
+    If the league does not record these, the game is that of its newest model.
+    """
+    kept, models = league.fights, league.players()
+    if game is None and kept:
+        played = named_game(kept["game"])
+    elif game is None and models:
+        played = game_of(load(league.path(models[-1])))
+    else:
+        played = find_game(game or HOME_GAME)
+    # Reset parameters of another game mean nothing here.
+    if kept and reset_params is None and kept["game"] in (played.name, game_reference(played)):
+        reset_params = kept["reset_params"]
+    return FightSettings(game=played, world=world, reset_params=reset_params)
 
 
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
@@ -48,58 +70,45 @@ def play_matches(
     parallel_fights: int = PARALLEL,
     jobs: int | None = None,
     advance: Callable[[int], object] = lambda fights: None,
+    pool: WorkerPool | None = None,
 ) -> list[MatchRecord]:
     """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
 
     Both sides sample their actions. A player has each seat in half of a pair's fights, but the world's own bot can
-    only have the second seat. If an error interrupts this, the fights that were over are in the log.
+    only have the second seat. If an error interrupts this, the fights that were over are in the log. Raises
+    `ValueError` for unknown players and impossible pairs, before the first fight.
 
     Args:
         schedule: the number of fights of each pair.
         seed: the n-th fight has the seed ``seed + n``.
         settings: those of the fights; those of a learner, such as ``rewards``, are ignored.
         parallel_fights: at the same time, in each process.
-        jobs: processes, between which the fights are divided, which changes no result; ``None``: one for each core if
-            the fights take longer than the start of processes, see `num_processes`.
+        jobs: processes that divide the fights, which changes no result; for ``None`` see `num_processes`.
         advance: called with 1 after each fight.
-
-    Raises:
-        ValueError: for unknown players and impossible pairs, before the first fight.
+        pool: processes that run already, instead of ``jobs`` new ones.
     """
     POSITIVE.check(parallel_fights=parallel_fights)
-    processes = num_processes(jobs, sum(schedule.values()), settings.world)
-    with ExitStack() as stack:
-        pool = stack.enter_context(closing(WorkerPool(processes, "commands"))) if processes > 1 else None
-        return _play(league, schedule, seed, settings, parallel_fights, pool, advance)
-
-
-def _play(
-    league: League,
-    schedule: Mapping[Pair, int],
-    seed: int,
-    settings: FightSettings,
-    parallel_fights: int,
-    pool: WorkerPool | None,
-    advance: Callable[[int], object] = lambda fights: None,
-) -> list[MatchRecord]:
-    """Does the same as `play_matches` in the processes of a pool, or in this process."""
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
-    series, numbers = uuid.uuid4().hex, range(len(planned))
-    # Fights of a pair stay together: a process then has fewer models to run, in larger batches.
-    parts = [
-        ({number: planned[number] for number in numbers[part]}, choices, series, seed, settings, parallel_fights)
-        for part in shares(len(planned), pool.size if pool else 1)
-    ]
-    records: dict[int, MatchRecord] = {}
-    try:
-        for number, record in pool.stream(_play_fights, parts) if pool else _play_fights(*parts[0]):
-            advance(number not in records)  # fights of a worker that has died come again
-            records[number] = record
-    finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
-        in_order = [records[number] for number in sorted(records)]
-        with uninterrupted():
-            league.log.append(in_order)
+    series, records = uuid.uuid4().hex, dict[int, MatchRecord]()
+
+    def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:  # in a worker, to which it is pickled by value
+        fights = dict(enumerate(planned[part], part.start))
+        return _play_fights(fights, choices, series, seed, settings, parallel_fights)
+
+    with ExitStack() as stack:
+        if pool is None and (processes := num_processes(jobs, len(planned), settings.world)) > 1:
+            pool = stack.enter_context(closing(WorkerPool(processes, "commands")))
+        # Fights of a pair stay together: a process then has fewer models to run, in larger batches.
+        parts = shares(len(planned), pool.size if pool else 1)
+        try:
+            for number, record in pool.stream(play, [(part,) for part in parts]) if pool else play(parts[0]):
+                advance(number not in records)  # fights of a worker that has died come again
+                records[number] = record
+        finally:  # in the order of the schedule, so that the log does not depend on which fights were shorter
+            in_order = [records[number] for number in sorted(records)]
+            with uninterrupted():
+                league.log.append(in_order)
     return in_order
 
 
@@ -126,17 +135,14 @@ def rate(
     """Plays the most informative pairs until the ratings are certain; yields its progress before each round.
 
     Candidates that have won, or lost, `ONE_SIDED` fights without exception are out of reach and do not keep this from
-    ending. Pairs whose fights do not count, such as two players that never attack first, are not chosen again.
+    ending. Pairs whose fights do not count, such as two players that never attack first, are not chosen again. Raises
+    `ValueError` for unknown players, or less than two, before the first fight.
 
     Args:
         league: the matches are appended to its log; its anchors have fixed ratings.
         half_width: Elo points; done when each 95 % interval is at most this wide on either side.
-        settings: see `play_matches`.
+        settings, jobs: see `play_matches`; without ``jobs``, processes start when `FIGHTS_PER_PROCESS` fights are over.
         fights_per_round: the ratings are fitted again after this many fights.
-        jobs: see `play_matches`; with ``None`` processes are started as soon as so many fights have been played.
-
-    Raises:
-        ValueError: for unknown players, or less than two, before the first fight.
     """
     ABOVE_0.check(half_width=half_width)
     POSITIVE.check(fights_per_round=fights_per_round, max_fights=max_fights)
@@ -152,15 +158,13 @@ def rate(
             widths = dict(zip(fit.players, fit.half_widths.tolist(), strict=True))
             uncertain = [player for player in players if widths[player] > half_width]
             totals = ((player, payoff.total(player)) for player in uncertain)
-            out_of_reach = tuple(
-                player for player, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED
-            )
+            out_of_reach = tuple(each for each, own in totals if max(own.wins, own.losses) == own.games >= ONE_SIDED)
             # Nobody knows how many fights it takes: so at worst, starting processes takes as long as the fights before.
             worth_it = max_fights if num_fights >= FIGHTS_PER_PROCESS else 0
             processes = num_processes(jobs, worth_it, settings.world)
             yield Progress({player: widths[player] for player in players}, out_of_reach, num_fights, processes)
             measurable = [player for player in players if player not in out_of_reach]
-            left = max(min(fights_per_round, max_fights - num_fights), 0)
+            left = min(fights_per_round, max_fights - num_fights)
             num_pairs = -(-left // FIGHTS_PER_PAIR)  # rounded up
             chosen = informative_pairs(fit, measurable, half_width, num_pairs, FIGHTS_PER_PAIR, fruitless)
             pairs = Counter([pair for pair in chosen for _ in range(FIGHTS_PER_PAIR)][:left])
@@ -168,7 +172,7 @@ def rate(
                 return
             if pool is None and processes > 1:
                 pool = stack.enter_context(closing(WorkerPool(processes, "commands")))
-            records = _play(league, pairs, seed + num_fights, settings, PARALLEL, pool)
+            records = play_matches(league, pairs, seed + num_fights, settings, jobs=1, pool=pool)
             counted = {frozenset((record.player_a, record.player_b)) for record in records if record.counted}
             fruitless |= {pair for pair in pairs if frozenset(pair) not in counted}
             payoff.update(records)
@@ -195,7 +199,7 @@ def _play_fights(
     settings: FightSettings,
     parallel_fights: int,
 ) -> Iterator[tuple[int, MatchRecord]]:
-    """Plays the planned fights; yields number and record of each as it ends.
+    """Plays the planned fights; yields number and record of each as it ends. ``series`` begins their keys.
 
     Row r of the world plays the fights r, r + count, r + 2 count, ...: if free rows took the next fight of a common
     queue, short fights would be overrepresented among those that are over after an interruption.
@@ -212,11 +216,8 @@ def _play_fights(
             numbers[ended] += count
             ticks[ended] = 0
             if ended.size:
-                seated = {
-                    row: [choices[player] for player in planned[numbers[row]]]
-                    for row in ended.tolist()
-                    if numbers[row] < end
-                }
+                begun = ended[numbers[ended] < end].tolist()
+                seated = {row: [choices[player] for player in planned[numbers[row]]] for row in begun}
                 _start_fights(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
             playing = np.flatnonzero(numbers < end)
             if not playing.size:

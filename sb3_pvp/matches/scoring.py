@@ -15,14 +15,11 @@ from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Game, find_game, game_reference
-from sb3_pvp.matches.evaluation import Score, evaluate_by_rows
-from sb3_pvp.matches.processes import num_processes
-from sb3_pvp.players.league import League
-from sb3_pvp.players.league.league import league_of
-from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, kind_of, opponent_name, playing_like
-from sb3_pvp.policies.features import frames_of
-from sb3_pvp.policies.files.model_files import game_of, load
-from sb3_pvp.policies.files.model_opponent import load_opponent
+from sb3_pvp.matches.evaluation import Score, evaluate_by_rows, num_processes
+from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
+from sb3_pvp.players.league.league import PLAYERS, league_of
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
+from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, steps_of
 from sb3_pvp.policies.files.shipped import find_model
 
 _PARALLEL_FIGHTS = 64
@@ -48,34 +45,34 @@ def score_model(
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
     ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
 
-    Returns:
-        The score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is ``None`` if
-        the opponent is no model; and a note about the start, see `trained_start`.
+    Returns the score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is
+    ``None`` if the opponent is no model; and a note about the start, see `trained_start`.
     """
     model = load(path := find_model(path), safe=safe)
     played = _played_game(model, path, game)
-    opponent = env_kwargs.pop("opponent", WORLD_BOT)
-    choice = playing_like(
-        _read_safely(opponent, played) if safe else opponent, deterministic, opponent_deterministic, played
-    )
-    env_kwargs["opponent"] = choice
+    opponent = env_kwargs.get("opponent", WORLD_BOT)
+    opponent = _read_safely(opponent, played) if safe else opponent
+    env_kwargs["opponent"] = choice = playing_like(opponent, deterministic, opponent_deterministic, played)
     if build is not None:
         env_kwargs["reset_params"] = with_build(build, played, env_kwargs.get("reset_params"))
     note = ""
     if "reset_params" not in env_kwargs:
         env_kwargs["reset_params"], note = trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
-        env_kwargs["frame_ages"] = _frame_ages(model, played)
+        env_kwargs["frame_ages"] = getattr(model, "frame_ages", None) or (0,)
     settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
     spaces = model.observation_space, model.action_space
 
     def make_env(num_envs: int, seed: int) -> VecEnv:
         env = PvpVecEnv(num_envs, seed=seed, game=played, **env_kwargs)
-        with refusals(about=f"{path} cannot play these fights of {played.name}"):
+        # Plain MaskablePPO does not record the ages of its frames.
+        hint = "" if hasattr(model, "frame_ages") else "; if it sees several frames, pass their ages with --frame-ages"
+        with refusals(about=f"{path} cannot play these fights of {played.name}{hint}"):
             check_for_correct_spaces(env, *spaces)
         return env
 
     processes = num_processes(jobs, episodes, settings.world)
+    # Workers read the file themselves: a model is far more to pickle, and not every algorithm's can be.
     load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
     rows = min(_PARALLEL_FIGHTS, episodes)
     with watch(processes) as advance:
@@ -94,20 +91,9 @@ def _played_game(model: Any, path: Path, game: str | None) -> Game:
     return played
 
 
-def _frame_ages(model: Any, played: Game) -> Any:
-    """Returns the ages of the frames that a model sees; `ValueError` if it sees several and does not record them."""
-    if (recorded := getattr(model, "frame_ages", None)) is not None:
-        return recorded
-    # Plain MaskablePPO does not record them: its space only has their number.
-    number, shape = frames_of(model.observation_space)
-    if number > 1 and shape == played.contract.observation_shape:
-        raise ValueError(f"the model sees {number} frames: pass their ages with --frame-ages, such as 0,2")
-    return (0,)
-
-
 def _read_safely(opponent: str, game: Game) -> Any:
     """Returns what environments take as this opponent, so that they do not unpickle its file."""
-    kind = kind_of(opponent, game.scripts)
+    kind = kind_of(opponent, game)
     if kind == "league":
         raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
     if kind != "file":
@@ -130,6 +116,22 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
     if fights.get("game") in (game.name, game_reference(game)) and fights.get("reset_params") is not None:
         return dict(fights["reset_params"]), ""
     return {}, " (the model does not record how its training fights started)"
+
+
+def start_of(player: str, game: str | None) -> tuple[dict[str, Any], str]:
+    """Returns the same for the model of a file, by default with the game of its training; of a script ``{}``."""
+    named = None if game is None else find_game(game)
+    if not is_path(player, named):
+        return {}, ""
+    model = load(path := find_model(player))
+    return trained_start(model, path, named or game_of(model))
+
+
+def store_exploitability(model: Path, lower_bound: float) -> None:
+    """Stores what a best response wins at least against a model, in the league of the model's run if it has one."""
+    if (folder := league_of(model)) is not None:
+        player = player_of_file(model) if model.parent.name == PLAYERS else Player(LEARNER, steps_of(model))
+        League.existing(folder).set_exploitability(player, lower_bound)
 
 
 def with_build(build: str, game: Game, params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from sb3_pvp.common.arguments import Flag, Kind, OptionalMapping, Share, checked
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.random_words import uniform, words_from_seeds
-from sb3_pvp.game import Game, game_and_contract
+from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
-
-# torch takes seconds to import, and environments without model opponents do not need it: it is imported in functions.
-if TYPE_CHECKING:
-    from sb3_pvp.players.league.league import League
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
 MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
-_NAME = Kind[str | None](Annotated[str, Field(min_length=1)] | None, "a text or None")
-
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
 #: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
@@ -60,14 +52,26 @@ class OpponentChoice:
     """
 
     opponent: OpponentLike
-    name: Annotated[str | None, _NAME] = None
-    deterministic: Flag = False
-    delay_chance: Share = 0.0
-    reset_params: OptionalMapping = None
-    noise: OptionalMapping = None
+    name: str | None = None
+    deterministic: bool = False
+    delay_chance: float = 0.0
+    reset_params: Mapping[str, Any] | None = None
+    noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
 
     def __post_init__(self) -> None:
+        # Plain tests, as thousands of choices are made in every rollout; `OpponentPool` checks the rest.
+        is_number = isinstance(self.delay_chance, int | float | np.number) and self.delay_chance is not True
+        for name, kind, is_right in (
+            ("name", "a text or None", self.name is None or (isinstance(self.name, str) and self.name)),
+            ("deterministic", "true or false", isinstance(self.deterministic, bool | np.bool_)),
+            ("delay_chance", "a number from 0 to 1", is_number and 0 <= self.delay_chance <= 1),
+            ("reset_params", "a mapping", isinstance(self.reset_params, Mapping | None)),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}")
+        # NumPy's numbers are no plain values, as snapshots have; a frozen dataclass does not allow assignments.
+        vars(self).update(deterministic=bool(self.deterministic), delay_chance=float(self.delay_chance))
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
@@ -85,10 +89,6 @@ class OpponentChoice:
         return opponent_name(self.opponent) if self.name is None else self.name
 
 
-# The dataclass writes __init__ itself, so it can only be decorated afterwards.
-OpponentChoice.__init__ = checked(OpponentChoice.__init__)  # type: ignore[method-assign]
-
-
 def as_choice(opponent: OpponentLike | OpponentChoice) -> OpponentChoice:
     """Returns a choice as it is, and any other opponent as a choice with default settings."""
     return opponent if isinstance(opponent, OpponentChoice) else OpponentChoice(opponent)
@@ -103,51 +103,53 @@ def playing_like(
     Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
     """
     choice: OpponentChoice = as_choice(opponent)
-    if kind_of(choice.opponent, game.scripts if game else ()) in ("file", "league", "object"):
+    if kind_of(choice.opponent, game) in ("file", "league", "object"):
         return replace(choice, deterministic=deterministic if given is None else given)
     if given is not None:
         raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
     return choice
 
 
-def known_opponents(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
-    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default that of the contract)."""
-    return (WORLD_BOT, *_scripts_of(contract, game))
+def known_opponents(game: Game | None = None) -> tuple[str, ...]:
+    """Returns the bots and scripts that ``opponent=`` accepts by name in a game (by default the home game)."""
+    return (WORLD_BOT, *_scripts_of(game or find_game(HOME_GAME)))
 
 
-def opponent_names(contract: Contract | None = None, game: Game | None = None) -> tuple[str, ...]:
+def opponent_names(game: Game | None = None) -> tuple[str, ...]:
     """Returns `known_opponents` and the fighters that ship for the game: all names that ``opponent=`` accepts."""
-    if game is None:
-        game, _ = game_and_contract(None, None if contract is None else contract.name)
-    return tuple(dict.fromkeys((*known_opponents(contract, game), *shipped_names(game.name))))
+    game = game or find_game(HOME_GAME)
+    return tuple(dict.fromkeys((*known_opponents(game), *shipped_names(game.name))))
 
 
 def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None = None) -> Opponent | None:
     """Builds an opponent; of a league its first player. Returns ``None`` for the world's bot and `SELF_PLAY`.
 
-    Raises `ValueError` if it cannot play with this contract, and `FileNotFoundError` if there is no such file.
+    ``game`` is by default that of the contract. Raises `ValueError` if it cannot play with this contract, and
+    `FileNotFoundError` if there is no such file.
     """
-    kind = kind_of(opponent, _scripts_of(contract, game))
+    game = game or game_and_contract(None, contract.name)[0]
+    kind = kind_of(opponent, game)
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "script":
-        require_known("opponent", opponent, (*opponent_names(contract, game), SELF_PLAY))
+        require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
+    # Here, because it imports torch, which takes seconds and is not needed by environments without model opponents.
+    from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
+
     if kind == "league":
         opponent = next(iter(league_players(opponent).values()))
-    from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
-
     made = model_opponent(opponent) if kind == "object" else load_opponent(opponent)
     made.check(contract)
     return made
 
 
-def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKind:
+def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
     """Returns how an opponent is given; other names than those of files, leagues, bot and self are scripts.
 
-    The names of fighters that ship are files, unless they are among the ``scripts`` of a game.
+    The names of fighters that ship are files, unless they are among the scripts of the ``game``, if it is given.
     """
     if not isinstance(opponent, str):
         return "file" if isinstance(opponent, PurePath) else "object"
@@ -157,15 +159,13 @@ def kind_of(opponent: OpponentLike, scripts: Container[str] = ()) -> OpponentKin
         return "league"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
         return "file"
-    return "file" if opponent not in scripts and shipped_file(opponent) is not None else "script"
+    is_script = game is not None and opponent in game.scripts
+    return "script" if is_script or shipped_file(opponent) is None else "file"
 
 
 def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
-    """Whether an opponent is given as a model file: by its path, or by the name of a fighter that ships.
-
-    The names of the game's scripts are not; without ``game`` there are none.
-    """
-    return kind_of(opponent, game.scripts if game else ()) == "file"
+    """Whether an opponent is given as a model file, by its path or as a fighter that ships; see `kind_of`."""
+    return kind_of(opponent, game) == "file"
 
 
 def opponent_name(opponent: OpponentLike) -> str:
@@ -185,21 +185,21 @@ def league_players(opponent: str) -> dict[str, str]:
 
 
 @cache
-def _league(folder: str) -> League:
-    """Opens a league, once per process."""
+def _league(folder: str) -> Any:
     from sb3_pvp.players.league.league import League  # imports openskill, which few environments need
 
     return League.existing(folder)
 
 
 class ScriptedOpponent:
-    """An opponent that follows a script of a game (by default the game of the contract).
+    """An opponent that follows a script of a game (by default that of the contract).
 
     Raises `ValueError` if the contract lacks an id that the script uses.
     """
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
-        self._script, self.name, self.contract = _scripts_of(contract, game)[name], name, contract
+        game = game or game_and_contract(None, contract.name)[0]
+        self._script, self.name, self.contract = _scripts_of(game)[name], name, contract
         self.initial_state = partial(words_from_seeds, stream=1)  #: Returns random words, uint64 ``(N,)``.
         try:  # scripts are branch-free array code, so one trial turn looks up every id they use
             masks = np.ones((1, contract.num_flat_actions), bool)
@@ -219,8 +219,5 @@ class ScriptedOpponent:
         return turn.actions(), state
 
 
-def _scripts_of(contract: Contract | None, game: Game | None) -> Mapping[str, Callable[[Turn], None]]:
-    """Returns the scripts of a game (by default that of the contract) by name, and ``"noop"``."""
-    if game is None:
-        game, _ = game_and_contract(None, None if contract is None else contract.name)
+def _scripts_of(game: Game) -> Mapping[str, Callable[[Turn], None]]:
     return {"noop": lambda turn: None, **game.scripts}

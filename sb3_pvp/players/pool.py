@@ -40,14 +40,13 @@ class LoadedOpponent:
 
     def __post_init__(self) -> None:
         self.is_self, self.is_bot = self.choice.kind == "self", self.choice.kind == "bot"
-        self.is_league = self.choice.kind == "league"  # a player is sampled per episode
-        self.frame_ages: tuple[int, ...] = tuple(getattr(self.opponent, "frame_ages", (0,)))
 
     def get_state(self) -> Snapshot:
         """Returns plain values for `OpponentPool.restored`; opponents that are objects are stored by name only."""
         plain: Snapshot = {field.name: getattr(self.choice, field.name) for field in fields(OpponentChoice)}
         plain["opponent"] = None if self.choice.kind == "object" else fspath(self.choice.opponent)
-        player, content = self.name if self.is_league else None, getattr(self.opponent, "content_hash", None)
+        player = self.name if self.choice.kind == "league" else None
+        content = getattr(self.opponent, "content_hash", None)
         return {**plain, "label": self.choice.label, "player": player, "content_hash": content}
 
 
@@ -71,14 +70,11 @@ class OpponentPool:
         self.following: list[LoadedOpponent | None] = [None] * count  #: That of the next episode; ``None``: the same.
         self._regroup()
 
-    def expected(self) -> list[LoadedOpponent]:
-        """Returns the opponent of the next episode of each fight."""
-        return [upcoming or present for upcoming, present in zip(self.following, self.current, strict=True)]
-
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Sets the opponent of the next episode; raises `ValueError` or `FileNotFoundError` if it cannot be loaded."""
-        beside = filter(None, self.following[fight - 1 : fight])  # rows side by side often share one
-        known = (each for each in chain(beside, self._loaded) if each.choice is choice)
+        # Rows side by side often share one: looking through all rows for each would take long in large environments.
+        beside = self.following[fight - 1 : fight]
+        known = (each for each in chain(beside, self._loaded) if each is not None and each.choice is choice)
         self.following[fight] = next(known, None) or self._load(choice)
 
     def begin(self, fights: NDArray[np.int64], seeds: Sequence[int | None]) -> bool:
@@ -92,14 +88,15 @@ class OpponentPool:
         for fight, seed in zip(fights.tolist(), seeds, strict=True):
             upcoming = self.following[fight]
             loaded = upcoming or self.current[fight]
-            is_new = upcoming is not None or loaded.is_league
+            is_league = loaded.choice.kind == "league"
+            is_new = upcoming is not None or is_league
             changed |= is_new
             if seed is not None:
                 self._seeds[fight] = seed
                 self._delay_words[fight] = words_from_seeds([seed], _DELAYS)[0]
             elif is_new:
                 self._seeds[fight] = int(words_from_seeds([self._seeds[fight]], _CHANGES)[0] >> 1)  # fits into int64
-            if loaded.is_league:
+            if is_league:  # a player is sampled per episode
                 league = loaded.choice.opponent
                 paths = leagues[league] = leagues.get(league) or league_players(league)
                 number = int(words_from_seeds([self._seeds[fight]], _LEAGUE)[0] % len(paths))
@@ -127,12 +124,13 @@ class OpponentPool:
         for override, fights in self._restricted:
             masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0  # entry 0 of each head is "do nothing"
+        # One call a group, not one an opponent: a league's players have small networks, whose calls cost most.
         for predict, members, states in self._groups:
             if late.any():
                 members = [(opponent, left) for opponent, fights in members if (left := fights[~late[fights]]).size]
                 if not members:
                     continue
-            frames = [self._frames(fights, getattr(opponent, "frame_ages", (0,))) for opponent, fights in members]
+            frames = [self._frames(fights, _ages(opponent)) for opponent, fights in members]
             opponents, rows = [opponent for opponent, _ in members], np.concatenate([fights for _, fights in members])
             actions[rows, self._seat], next_states = predict(
                 opponents, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
@@ -176,7 +174,8 @@ class OpponentPool:
     def _load(self, choice: OpponentChoice) -> LoadedOpponent:
         """Loads the opponent of a choice, with its noise and masks."""
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
-        if choice.kind in ("file", "league", "object"):  # not _shared: load_opponent notices when a file has changed
+        # Models are not `_shared` here: `load_opponent` shares them, and notices when a file has changed.
+        if choice.kind in ("file", "league", "object"):
             opponent = make_opponent(given, contract, self._game)
         else:
             opponent = self._shared(make_opponent, given, contract, self._game)
@@ -210,7 +209,7 @@ class OpponentPool:
             given["opponent"] = named[0]
         try:
             loaded = self._load(OpponentChoice(**given))
-            if loaded.is_league:
+            if loaded.choice.kind == "league":
                 loaded = self._with_player(loaded, league_players(given["opponent"]), state["player"])
         except OSError as error:
             raise ValueError(f"an opponent of the snapshot is gone: {error}") from error
@@ -236,7 +235,7 @@ class OpponentPool:
         self._restricted = _fights_by_owner([each.override for each in self.current])
         self._chances = np.array([each.choice.delay_chance for each in self.current], np.float64)
         self._slow = np.flatnonzero(self._chances)
-        missing = 1 + max(max(each.frame_ages) for each in self.current) - self._delayed.shape[1]
+        missing = 1 + max(max(_ages(each.opponent)) for each in self.current) - self._delayed.shape[1]
         if missing > 0:  # missing frames are zero-padded, as before the start of an episode
             padding = ((0, 0), (0, missing), (0, 0))
             self._seen.own, self._delayed = np.pad(self._seen.own, padding), np.pad(self._delayed, padding)
@@ -265,6 +264,11 @@ class OpponentPool:
         if delayed.any():
             frames[delayed] = self._delayed[rows[delayed], which]
         return frames
+
+
+def _ages(opponent: Opponent | None) -> Sequence[int]:
+    """Returns the ages of the frames that an opponent sees; one without the attribute sees the newest only."""
+    return getattr(opponent, "frame_ages", (0,))
 
 
 def _predict_alone(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
@@ -19,6 +20,7 @@ from sb3_pvp.game.contract import Contract
 Selection = NDArray[np.int64] | slice
 Observation = dict[str, NDArray[Any]]
 _RANGE = re.compile(r"(\d+):(\d+)")
+_LEARNERS_NOISE = 2  # stream of a fight's seed
 
 
 class _Adder(BaseModel, extra="forbid"):
@@ -36,8 +38,8 @@ _CONFIG = Kind[_Adders](_Adders, '{"adders": [{"indices": [5, "0:9", "an_id"], "
 class ObservationNoise:
     """Adds noise to a seat's observations: one number per adder, tick and fight (training.md §10).
 
-    A deterministic schedule is evaluated in `set_trained_rollouts`, a random one, such as ``{"type": "expression",
-    "expression": "normal(0, 0.01)"}``, in every tick for all fights at once.
+    A schedule, such as ``{"type": "expression", "expression": "normal(0, 0.01)"}``, is evaluated in every tick for all
+    fights at once.
 
     Args:
         config: ``{"adders": [{"indices": [...], "value": schedule}, ...]}``. Indices are positions, half-open ranges
@@ -56,17 +58,9 @@ class ObservationNoise:
         self.set_trained_rollouts(0)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
-        """Sets the time of the schedules."""
+        """Sets the time of the schedules; raises `ValueError` if a value is no finite number then."""
         self._time = trained_rollouts
-        self._offset = np.zeros(self._num_observations, np.float32)
-        self._random: list[tuple[list[int], Schedule]] = []
-        for positions, schedule in self._adders:
-            trial = RandomWords(np.zeros(1, np.uint64))
-            value = self._values(schedule, trial)
-            if trial.words.any():  # the schedule has sampled from it
-                self._random.append((positions, schedule))
-            else:
-                self._offset[positions] += value
+        self.add(np.zeros((1, self._num_observations), np.float32), np.zeros(1, np.uint64))
 
     def add(
         self, observations: NDArray[np.float32], words: NDArray[np.uint64]
@@ -75,19 +69,16 @@ class ObservationNoise:
 
         ``words`` are the random words of the fights, uint64 ``(n,)`` (`sb3_pvp.common.random_words`).
         """
-        noisy, generator = observations + self._offset, RandomWords(words)
-        for positions, schedule in self._random:
-            noisy[:, positions] += self._values(schedule, generator)[..., np.newaxis]
+        noisy, generator = observations.copy(), RandomWords(words)
+        for positions, schedule in self._adders:
+            with sampling_from(generator):
+                value = np.asarray(schedule(self._time))  # one number per fight ``(n,)``, or one for all ``()``
+            if value.dtype.kind not in "iuf" or not np.isfinite(value).all():
+                raise ValueError(
+                    f"the value of a noise adder must be a finite number, got {value.tolist()!r} at t = {self._time}"
+                )
+            noisy[:, positions] += value.astype(np.float64)[..., np.newaxis]
         return noisy, generator.words
-
-    def _values(self, schedule: Schedule, generator: RandomWords) -> NDArray[np.float64]:
-        """Returns one number per fight ``(n,)``, or one for all ``()``."""
-        with sampling_from(generator):
-            value = schedule(self._time)
-        array = np.asarray(value)
-        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-            raise ValueError(f"the value of a noise adder must be a finite number, got {value!r} at t = {self._time}")
-        return array.astype(np.float64)
 
 
 def _positions(index: int | str, contract: Contract) -> Sequence[int]:
@@ -165,6 +156,7 @@ class Seats:
     def pair(self, paired: NDArray[np.bool_]) -> None:
         """Sets which rows play their partner, bool ``(N,)``; must be equal for both rows of a pair."""
         rows = np.arange(len(paired))
+        # ``& ~1`` gives the first row of a pair, ``& 1`` the place in it, ``^ 1`` the partner.
         self.fight = np.where(paired, rows & ~1, rows)  #: Fight of each row, int64 ``(N,)``.
         self.seat = np.where(paired, rows & 1, self._alone)  #: Seat of each row in its fight, int64 ``(N,)``.
         self.paired = np.flatnonzero(paired)  #: The rows that play their partner.
@@ -231,3 +223,60 @@ class SeatHistory:
             self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
         if self._hidden.size:
             self.hidden[rows, 0] = self._seats.others(self._world.obs, rows, self._hidden)
+
+
+def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
+    """Returns the space of one row of `SeatObservations.stacked`; ``"privileged"`` only if the contract has some.
+
+    The mask is a `Box` and not a `MultiBinary`, because SB3's ``VecNormalize`` only accepts Boxes.
+    """
+    parts: dict[str, spaces.Space[Any]] = {"observation": contract.stacked_space(num_frames)}
+    if num_privileged := len(contract.partial_indices):
+        parts["privileged"] = spaces.Box(-np.inf, np.inf, (num_frames, num_privileged), np.float32)
+    return spaces.Dict({**parts, "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8)})
+
+
+class SeatObservations(SeatHistory):
+    """The learner's observations and masks in each row of an environment.
+
+    ``frame_ages`` are the ages of the frames in an observation, in ticks, ascending; ``noise`` and ``override`` are
+    configs of `ObservationNoise` and `ActionMaskOverride`.
+    """
+
+    def __init__(
+        self, world: World, seats: Seats, frame_ages: tuple[int, ...], noise: Any = None, override: Any = None
+    ) -> None:
+        # No history is needed if the observation is just the newest frame as the world has it.
+        contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
+        super().__init__(world, seats, depth, _LEARNERS_NOISE, contract.partial_indices)
+        if noise is not None:
+            self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
+        self._override = None if override is None else ActionMaskOverride(override, contract)
+        self._ages = list(frame_ages)
+        self._array = contract.stacked_space(len(self._ages)) if contract.shape else None
+
+    def set_trained_rollouts(self, trained_rollouts: int) -> None:
+        """Sets the time of the schedules of noise and override."""
+        for part in (self._override, *(noise for noise, _ in self.noises)):
+            if part is not None:
+                part.set_trained_rollouts(trained_rollouts)
+
+    def stacked(self, rows: Selection = slice(None)) -> Observation:
+        """Returns new arrays: ``observation`` float32 ``(N, frames, D)``, ``privileged`` float32 ``(N, frames, P)``
+        (what only the opponent sees, if the contract has that) and ``action_mask`` int8 ``(N, A)``. An observation with
+        a shape is as in `Contract.stacked_space`."""
+        if len(self.own):
+            own, hidden = self.own[rows][:, self._ages], self.hidden[rows][:, self._ages]
+        else:
+            own = self._seats.own(self._world.obs, rows)[:, np.newaxis]
+            hidden = self._seats.others(self._world.obs, rows, self._hidden)[:, np.newaxis]
+        if self._array is not None:
+            own = own.reshape(len(own), *self._array.shape).astype(self._array.dtype, copy=False)
+        privileged = {"privileged": hidden} if self._hidden.size else {}
+        return {"observation": own, **privileged, "action_mask": self.masks(rows).view(np.int8)}
+
+    def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
+        """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one row: a new array."""
+        masks = self._seats.own(self._world.masks, slice(rows, rows + 1) if isinstance(rows, int) else rows)
+        allowed = masks if self._override is None else self._override.applied(masks)
+        return allowed[0] if isinstance(rows, int) else allowed

@@ -15,4 +15,5 @@ def __getattr__(name: str) -> Any:
     # Imported on first use: it needs torch, and who only looks for a file that ships does not.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("sb3_pvp.policies.autoregressive"), name)
+    globals()[name] = found = getattr(import_module("sb3_pvp.policies.autoregressive"), name)
+    return found

@@ -17,8 +17,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
-from sb3_pvp.common.names import require_known
-from sb3_pvp.common.value_checks import check_mask
+from sb3_pvp.common.arguments import check_mask
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.features import (
@@ -26,6 +26,7 @@ from sb3_pvp.policies.features import (
     OBSERVATION,
     NormalizedFeatures,
     complete_observation,
+    make_extractor,
 )
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import (
@@ -33,12 +34,11 @@ from sb3_pvp.policies.networks import (
     Architecture,
     RunningNormalizer,
     apply_layers,
+    in_float32,
     make_network,
     parse_architectures,
 )
-from sb3_pvp.policies.precision import in_float32
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, AutoregressiveDistribution, filled
-from sb3_pvp.policies.shaped_features import make_extractor
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
 AUTO = "auto"
@@ -62,7 +62,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             An architecture is a list of sizes or ``{"layers": [...]}`` (`sb3_pvp.policies.networks.parse_layers`).
         head_arch: hidden layers of every head; or a list of architectures, one per head.
         features_extractor_class: an SB3 features extractor for observations with a shape, one for each of actor and
-            critic, see `sb3_pvp.policies.shaped_features.ShapedFeatures`. The privileged part reaches the critic beside
+            critic, see `sb3_pvp.policies.features.ShapedFeatures`. The privileged part reaches the critic beside
             it. It sees normalised numbers, also of images, unless ``normalize_observations`` is false.
         features_extractor_kwargs: its arguments.
         features_arch: layers in front of actor and critic (after the extractor), one network for each of the two.
@@ -114,7 +114,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         # Saved with the weights as given, so before the defaults below are filled in.
         names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
-        self.head_sizes = _head_sizes(action_space)
+        self.head_sizes = head_sizes_of(action_space)
         if optimizer_kwargs is None and optimizer_class is th.optim.Adam:
             optimizer_kwargs = {"eps": 1e-5, "fused": True}
         super().__init__(
@@ -159,12 +159,16 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
+        self.optimizer.register_step_post_hook(self._forget_tables)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restores the hook, which optimisers lose when they are copied or pickled."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.optimizer.register_step_post_hook(self.action_dist.invalidate_tables)
+        self.optimizer.register_step_post_hook(self._forget_tables)
+
+    def _forget_tables(self, *_: object) -> None:
+        # A hook, because fused optimisers do not bump the version counters that tables are compared by.
+        self.action_dist.built_from = ()
 
     @property
     def features(self) -> NormalizedFeatures:
@@ -336,7 +340,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             self.observation_normalizer.update()
             self.heads.normalizer.update()
             # Needed for optimisers without our hook, such as one that a user has put in place.
-            self.action_dist.invalidate_tables()
+            self._forget_tables()
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
@@ -364,7 +368,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         return masks.reshape(-1, flat).expand(batch, flat)
 
 
-def _head_sizes(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
     """Returns the number of sub-actions of each head; a Discrete space has one head."""
     if isinstance(action_space, spaces.Discrete):
         return (int(action_space.n),)

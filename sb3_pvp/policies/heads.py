@@ -4,7 +4,7 @@ The inputs of head ``i`` are the trunk's output, the normalised one-hot choices 
 the masks of the heads after it. In most ticks of a fight, masks and earlier choices leave most heads a single entry,
 which has probability one whatever the network says. So on the CPU heads with hidden layers only run on rows where they
 have a choice, the trunk on rows where any head has one, and compiled loops do what is not a product of matrices
-(`sb3_pvp.policies.learning_kernels`). Other devices compute everything in fixed shapes, because waiting for the number
+(`sb3_pvp.policies.kernels`). Other devices compute everything in fixed shapes, because waiting for the number
 of choices would take longer.
 """
 
@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import torch as th
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from sb3_pvp.game.contract import DependencyTables
-from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, make_network
-from sb3_pvp.policies.precision import in_float32
+from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, in_float32, make_network
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 #: The least log-probability, that of entries that are not legal; entropies would be NaN with that of zero.
@@ -78,11 +79,12 @@ class DependencyRules(nn.Module):
 
         Of a head without such an entry it is entry 0 (training.md §3.6). ``compiled`` is possible on the CPU only."""
         if not compiled:
+            # The same in Numba: `sb3_pvp.policies.kernels.legal_entries`.
             chosen = self.one_hot(actions)
             legal = masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
             firsts, has_none = self.offsets[:-1], legal.float() @ self.membership == 0
             return legal.index_copy(1, firsts, legal.index_select(1, firsts) | has_none)
-        from sb3_pvp.policies.learning_kernels import legal_entries  # Numba takes long to import
+        from sb3_pvp.policies.kernels import legal_entries  # Numba takes long to import
 
         given = (masks, actions, self.offsets, self.forbids, self.permits, self.asks_any)
         return th.from_numpy(legal_entries(*(part.contiguous().numpy() for part in given)))
@@ -169,7 +171,7 @@ class AutoregressiveHeads(nn.Module):
         """Collects actions, int ``(batch, heads)``, for the next update of the statistics of choices."""
         if not actions.is_cpu:
             return self.normalizer.observe(self.rules.one_hot(actions))
-        from sb3_pvp.policies.acting_kernels import observe_choices  # Numba takes long to import
+        from sb3_pvp.policies.kernels import observe_choices  # Numba takes long to import
 
         observe_choices(actions.numpy(), self.rules.offsets.numpy(), self.normalizer.pending.numpy())
 
@@ -196,7 +198,7 @@ class AutoregressiveHeads(nn.Module):
         """Returns the results of `forward`."""
         logits, legal = self._logits(inputs, masks, actions, trunk, compiled)
         if compiled:
-            from sb3_pvp.policies.learning_kernels import Conditionals  # Numba takes long to import
+            from sb3_pvp.policies.kernels import Conditionals  # Numba takes long to import
 
             given = logits, legal, actions, self.rules.offsets, IMPOSSIBLE
             results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(*given)  # type: ignore[no-untyped-call]
@@ -208,6 +210,7 @@ class AutoregressiveHeads(nn.Module):
         """Returns log-probabilities ``(batch, heads, widest head)`` for flat logits and legal entries ``(batch, A)``.
 
         The logits matter where a head has a choice between several legal entries; elsewhere the only one is certain."""
+        # The same in Numba: `sb3_pvp.policies.kernels.Conditionals`.
         rules = self.rules
         has_choice = legal.float() @ rules.membership > 1
         # Replaced, as no number that one could add is less than what a network may say.
@@ -227,7 +230,7 @@ class AutoregressiveHeads(nn.Module):
         if not compiled:
             latent, extra = trunk(inputs).float(), self._extra_inputs(masks, actions)
             return self._sum([group(latent, extra) for group in self.groups], latent, extra), legal
-        from sb3_pvp.policies.learning_kernels import choices  # Numba takes long to import
+        from sb3_pvp.policies.kernels import choices  # Numba takes long to import
 
         rows, places, counts = choices(legal.numpy(), self.rules.offsets.numpy())
         picked, of_heads = th.from_numpy(rows), th.split(th.from_numpy(places), counts.tolist())
@@ -314,6 +317,7 @@ class HeadGroup(nn.Module):
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
         ``(batch, extra inputs)``.
         """
+        # The same in Numba: `sb3_pvp.policies.kernels.HeadInputs`, of rows with a choice only.
         hidden = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
         *hidden_layers, last = self.network
         for module in hidden_layers:
@@ -326,7 +330,7 @@ class HeadGroup(nn.Module):
         """Does the same on the CPU for some rows of each head, ``rows_of`` all heads: int ``(rows of the head,)``.
 
         The logits of other rows are 0."""
-        from sb3_pvp.policies.learning_kernels import FlatLogits, HeadInputs  # Numba takes long to import
+        from sb3_pvp.policies.kernels import HeadInputs  # Numba takes long to import
 
         rows = [rows_of[head] for head in self.heads]
         # Not an index per head: its gradient would be as large as the weights of all heads together.
@@ -378,3 +382,33 @@ class JointLogits(nn.Module):
         if len(self.entries) == self.num_flat:
             return logits
         return logits.new_zeros(len(logits), self.num_flat).index_copy(1, self.entries, logits)
+
+
+class FlatLogits(th.autograd.Function):
+    """Flat logits ``(batch, A)`` from those of some heads, each on some rows; 0 elsewhere. Dense: `HeadGroup.forward`.
+
+    The arguments are the size of the batch, where heads begin, int ``(heads + 1,)``, the heads, the rows of each, int
+    ``(rows of the head,)``, and the logits of each ``(rows of the head, widest head)``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, batch: int, offsets: th.Tensor, heads: Sequence[int], rows: Sequence[th.Tensor], *logits: th.Tensor
+    ) -> th.Tensor:
+        ends = offsets.tolist()
+        ctx.places = [(ends[head], ends[head + 1], own.numpy()) for head, own in zip(heads, rows, strict=True)]
+        flat = np.zeros((batch, ends[-1]), np.float32)
+        for (start, stop, own), part in zip(ctx.places, logits, strict=True):
+            flat[own, start:stop] = part.detach().numpy()[:, : stop - start]
+        ctx.width = logits[0].shape[1]
+        return th.from_numpy(flat)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: th.Tensor) -> tuple[th.Tensor | None, ...]:
+        flat, parts = gradient.numpy(), []
+        for start, stop, rows in ctx.places:
+            part = np.zeros((len(rows), ctx.width), np.float32)
+            part[:, : stop - start] = flat[rows, start:stop]
+            parts.append(th.from_numpy(part))
+        return None, None, None, None, *parts

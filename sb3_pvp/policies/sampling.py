@@ -1,7 +1,7 @@
 """Sampling actions head by head, as fast as possible, and inference-only policies.
 
 Whatever is constant while a policy acts is precomputed: how choosing an entry affects the logits of later heads is one
-row of a table. Heads without hidden layers run in compiled loops (`sb3_pvp.policies.acting_kernels`), because a PyTorch
+row of a table. Heads without hidden layers run in compiled loops (`sb3_pvp.policies.kernels`), because a PyTorch
 or NumPy call would cost more than the work it does. Heads with hidden layers only run on rows that leave them a choice.
 """
 
@@ -21,10 +21,9 @@ from sb3_contrib.common.maskable.distributions import MaskableDistribution, Mayb
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, make_extractor
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
-from sb3_pvp.policies.shaped_features import ShapedFeatures, make_extractor
 
 #: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
 #: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
@@ -105,9 +104,8 @@ class _Network:
             elif not isinstance(module, nn.Dropout):  # the identity while acting
                 steps.append(module)
         first = FirstLayer.split(heads, weight, bias, visible)
-        choices = weight[:0] if first.choices is None else first.choices
-        size = heads.rules.head_sizes[head]
-        return cls(first, first.bias.cpu().numpy(), choices.cpu().numpy(), steps, last, size)
+        choices = (weight[:0] if first.choices is None else first.choices).cpu().numpy()
+        return cls(first, first.bias.cpu().numpy(), choices, steps, last, heads.rules.head_sizes[head])
 
     @th.no_grad()
     def logits(
@@ -115,7 +113,7 @@ class _Network:
     ) -> NDArray[np.float32]:
         """Returns logits ``(rows, size)`` for some rows; ``entries`` are the flat ones that the earlier heads chose in
         all rows, ``(batch, earlier heads)``."""
-        from sb3_pvp.policies.acting_kernels import sum_rows  # Numba takes long to import
+        from sb3_pvp.policies.kernels import sum_rows  # Numba takes long to import
 
         num_rows, rows = len(rows), np.resize(rows, max(len(rows), LEAST_ROWS))
         picked = th.from_numpy(rows).to(latent.device)
@@ -181,18 +179,9 @@ class HeadTables:
 
 def sample_actions(
     tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Samples joint actions, int64 ``(batch, heads)``, and returns them with their log-probabilities ``(batch,)``.
-
-    Arguments are those of `sample_with_scores`.
-    """
-    return sample_with_scores(tables, latents, masks, uniforms)[:2]
-
-
-def sample_with_scores(
-    tables: Sequence[HeadTables], latents: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """Does the same as `sample_actions`, and returns the scores ``(batch, A)`` of `kernels.sample_heads` as well.
+    """Samples joint actions, int64 ``(batch, heads)``; returns them, their log-probabilities ``(batch,)`` and scores
+    ``(batch, A)``, see `sb3_pvp.policies.kernels.sample_heads`.
 
     Args:
         tables: one per policy; their keys must be equal.
@@ -200,7 +189,7 @@ def sample_with_scores(
         masks: bool ``(batch, A)``, the rows of one policy after the other.
         uniforms: random numbers in [0, 1), float32 ``(batch, heads)``; a negative one selects the most likely entry.
     """
-    from sb3_pvp.policies import acting_kernels as kernels  # Numba takes long to import
+    from sb3_pvp.policies import kernels  # Numba takes long to import
 
     like, ends = tables[0], [*accumulate(map(len, latents))]
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
@@ -239,12 +228,8 @@ class AutoregressiveDistribution(MaskableDistribution):
     def __init__(self, heads: AutoregressiveHeads) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._heads = heads
-        self._key: tuple[tuple[int, int], ...] = ()
-
-    def invalidate_tables(self, *_: object) -> None:
-        """Rebuilds the tables at the next use; a hook of the optimiser."""
-        # Needed because fused optimisers do not bump the version counters that _refresh_tables compares.
-        self._key = ()
+        #: Identities and versions of the parameters that the tables were built from; empty: they are built again.
+        self.built_from: tuple[tuple[int, int], ...] = ()
 
     def act(
         self,
@@ -270,7 +255,7 @@ class AutoregressiveDistribution(MaskableDistribution):
             if is_greedy:
                 uniforms[:, is_greedy] = -1.0
         self._refresh_tables()
-        actions, log_probs = sample_actions([self._tables], [latent.detach()], masks, uniforms)
+        actions, log_probs, _ = sample_actions([self._tables], [latent.detach()], masks, uniforms)
         return th.from_numpy(actions).to(latent.device), th.from_numpy(log_probs).to(latent.device)
 
     def _refresh_tables(self) -> None:
@@ -283,8 +268,8 @@ class AutoregressiveDistribution(MaskableDistribution):
             tensors += [layer.weight, layer.bias]
         # In-place changes bump the version; a tensor that was replaced has another address.
         key = tuple([(tensor._version, tensor.data_ptr()) for tensor in tensors])
-        if key != self._key or heads.training:
-            self._tables, self._key = HeadTables(heads), key
+        if key != self.built_from or heads.training:
+            self._tables, self.built_from = HeadTables(heads), key
 
     def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
         """Returns the heads, which exist already."""
@@ -380,7 +365,7 @@ class AutoregressiveActor:
         num_rows, observations = len(observations), filled(observations, self._least_rows)
         latent = observations.flatten(1)
         if self._normalize:
-            from sb3_pvp.policies.acting_kernels import normalize  # Numba takes long to import
+            from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
 
             raw, latent, width = observations.contiguous().numpy(), th.empty_like(latent), observations.shape[2]
             normalize(raw, self._mean, self._scale, self._clip, latent.numpy(), 0, width)
@@ -410,7 +395,7 @@ class PlainActor:
             if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        from sb3_pvp.policies.acting_kernels import sample_heads  # Numba takes long to import
+        from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
 
         # Without masks: what they forbid sb3-contrib gives a logit, which is more than some others.
         heads = self._policy.get_distribution(seen).distributions  # type: ignore[attr-defined]

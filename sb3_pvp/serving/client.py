@@ -24,23 +24,15 @@ class PredictionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """A reply. What was not asked for is ``None``, or an empty tuple.
+    """A reply. What was not asked for is ``None``, or an empty tuple."""
 
-    Attributes:
-        action: the choice of each head.
-        log_prob: log-probability of the joint action.
-        entropy: of each head, given the choices of the heads before it.
-        values: what the critic expects.
-        probs: of each head, the probabilities of its entries given the choices of the heads before it.
-        extension_results: results in the order of the request's extensions.
-    """
-
-    action: list[int]
-    log_prob: float | None = None
-    entropy: list[float] | None = None
-    values: list[float] | None = None
+    action: list[int]  #: The choice of each head.
+    log_prob: float | None = None  #: Log-probability of the joint action.
+    entropy: list[float] | None = None  #: Of each head, given the choices of the heads before it.
+    values: list[float] | None = None  #: What the critic expects.
+    #: Of each head, the probabilities of its entries given the choices of the heads before it.
     probs: list[list[float]] | None = None
-    extension_results: Sequence[Any] = ()
+    extension_results: Sequence[Any] = ()  #: In the order of the request's extensions.
 
 
 def request_line(
@@ -124,7 +116,6 @@ class Client:
     def __init__(self, host: str = "127.0.0.1", port: int = 9999, timeout: float = 10.0) -> None:
         self._address, self._timeout = (host, port), timeout
         self._socket: socket.socket | None = None
-        self._buffer = bytearray()
 
     def predict(
         self, model: str, obs: ArrayLike, action_masks: Sequence[ArrayLike], *args: Any, **kwargs: Any
@@ -150,9 +141,9 @@ class Client:
     def close(self) -> None:
         """Closes the connection."""
         if self._socket is not None:
+            self._stream.close()
             self._socket.close()
         self._socket = None
-        self._buffer.clear()
 
     def __enter__(self) -> Client:
         return self
@@ -164,15 +155,9 @@ class Client:
         if self._socket is None:
             self._socket = socket.create_connection(self._address, self._timeout)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._stream = self._socket.makefile("rb")
         self._socket.sendall(line)
-        while b"\n" not in self._buffer:
-            received = self._socket.recv(65536)
-            if not received or len(self._buffer) > _MAX_REPLY:
-                raise ConnectionError("the server closed the connection without a reply")
-            self._buffer += received
-        reply, _, rest = bytes(self._buffer).partition(b"\n")
-        self._buffer[:] = rest
-        return reply
+        return _complete(self._stream.readline(_MAX_REPLY))
 
 
 class AsyncClient:
@@ -222,7 +207,10 @@ class AsyncClient:
             self._streams = await asyncio.wait_for(opening, self._timeout)
         reader, writer = self._streams
         writer.write(line)
-        reply = await asyncio.wait_for(reader.readline(), self._timeout)
-        if not reply.endswith(b"\n"):
-            raise ConnectionError("the server closed the connection without a reply")
-        return reply
+        return _complete(await asyncio.wait_for(reader.readline(), self._timeout))
+
+
+def _complete(line: bytes) -> bytes:
+    if not line.endswith(b"\n"):
+        raise ConnectionError("the server closed the connection without a reply")
+    return line

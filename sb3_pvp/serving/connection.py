@@ -12,8 +12,7 @@ from typing import Protocol
 
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.figures import ServerFigures
-from sb3_pvp.serving.models import ServedFighter
-from sb3_pvp.serving.protocol import Memory, Request, RequestError, error_line, read_request
+from sb3_pvp.serving.protocol import Memory, Request, RequestError, ServedFighter, error_line, read_request
 
 logger = logging.getLogger(__name__)
 
@@ -23,18 +22,13 @@ MAX_UNANSWERED = 128
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a server.
+    """Limits of a server."""
 
-    Attributes:
-        max_line: bytes of a request.
-        max_connections: connections at the same time.
-        max_rate: requests per second of a connection, with bursts of one second; more are delayed. 0: no limit.
-        idle_timeout: seconds after which a connection is closed that sends no request, or reads no replies. 0: never.
-    """
-
-    max_line: int = 65536
-    max_connections: int = 1024
+    max_line: int = 65536  #: Bytes of a request.
+    max_connections: int = 1024  #: At the same time.
+    #: Requests per second of a connection, with bursts of one second; more are delayed. 0: no limit.
     max_rate: float = 0.0
+    #: Seconds after which a connection is closed that sends no request, or reads no replies. 0: never.
     idle_timeout: float = 600.0
 
 
@@ -106,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handles the lines that are complete."""
         if self._has_ended:
             return
-        data = bytes(self._server.buffer[:nbytes])
+        data = bytes(self._server.buffer[:nbytes])  # the next connection that receives overwrites the buffer
         if self._partial or self._is_skipping:
             data = self._complete(data)
         *lines, rest = data.split(b"\n")
@@ -206,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_wait(self) -> bool:
         if self._is_behind or self._timer is not None or len(self._unanswered) >= MAX_UNANSWERED:
             return True
+        # The next request begins with the state that the last one leaves, which is not known yet.
         if self._following is not None and self._following.reply is None:
             return True
         if not self._limits.max_rate:
@@ -240,9 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         except RequestError as error:
             logger.debug("bad request: %s", error)  # not a warning: any client could fill the log
             self._server.figures.bad_requests += 1
-            refused = Request()
-            refused.reply = b"" if self._server.is_strict else error_line(str(error))
-            self._unanswered.append(refused)
+            self._unanswered.append(Request(reply=b"" if self._server.is_strict else error_line(str(error))))
             return
         request.tell, request.received = self.advance, self._last
         if fighter.form.is_stateful:

@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.random_words import words_from_seeds
 from sb3_pvp.game import find_game
 from sb3_pvp.players.opponents import ScriptedOpponent, known_opponents
+from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.export.inference import (
     AUTO,
-    MEASURED_BATCHES,
     Backend,
     Decisions,
     Flags,
     Floats,
-    fastest,
+    automatic_backend,
     open_backend,
-    possible_backends,
     random_batch,
 )
-
-if TYPE_CHECKING:
-    from sb3_pvp.policies.files.registry import ModelOpponent
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a request to a fighter must look like.
+    """What a request to a fighter must look like."""
 
-    Attributes:
-        num_frames: frames that the fighter sees, F.
-        num_features: features of its own view in each frame, D.
-        num_privileged: features of a frame that only its critic sees, P.
-        head_sizes: entries of each head.
-        only_acts: whether it has no probabilities and values.
-        is_stateful: whether its decisions depend on those before them; then each connection has a state of its own.
-        predicts_outcome: whether it has an outcome predictor.
-    """
-
-    num_frames: int
-    num_features: int
-    num_privileged: int
-    head_sizes: tuple[int, ...]
-    only_acts: bool = False
+    num_frames: int  #: That the fighter sees, F.
+    num_features: int  #: Of its own view in each frame, D.
+    num_privileged: int  #: Features of a frame that only its critic sees, P.
+    head_sizes: tuple[int, ...]  #: Entries of each head.
+    only_acts: bool = False  #: Whether it has no probabilities and values.
+    #: Whether its decisions depend on those before them; then each connection has a state of its own.
     is_stateful: bool = False
-    predicts_outcome: bool = False
+    predicts_outcome: bool = False  #: Whether it has an outcome predictor.
 
     @cached_property
     def packers(self) -> dict[int, Struct]:
@@ -68,11 +51,6 @@ class Form:
     def sizes(self) -> list[int]:
         """The entries of each head, as a list."""
         return list(self.head_sizes)
-
-    @cached_property
-    def num_flat(self) -> int:
-        """The number of entries of all heads, A."""
-        return sum(self.head_sizes)
 
 
 @dataclass(frozen=True)
@@ -125,23 +103,18 @@ class ModelSource:
     device: str
 
     def open(self) -> OpenFighter:
-        """Implements `FighterSource.open`; with ``"auto"`` measures the possible back-ends."""
-        from sb3_pvp.policies.files.model_files import load
-        from sb3_pvp.policies.files.model_opponent import MASKABLE_PPO, load_opponent
+        """Implements `FighterSource.open`."""
+        from sb3_pvp.policies.files.model_files import MASKABLE_PPO, load, load_opponent
 
         model = load(self.path, self.device, safe=True)
         if not isinstance(model, MASKABLE_PPO.model_class):
-            return StatefulFighter(load_opponent(self.path, safe=True))
-        if self.backend != AUTO:
-            backend = open_backend(self.backend, model, self.path)
-            backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
-            return ModelFighter(backend, self.backend, model)
-        backends = {name: open_backend(name, model, self.path) for name in possible_backends(model, self.path)}
-        name, timings = fastest(backends)
-        sizes = "/".join(map(str, MEASURED_BATCHES))
-        each = ", ".join(f"{one} {'/'.join(f'{ms:.2f}' for ms in timings[one])}" for one in timings)
-        logger.info("%s: %s is the fastest (ms for %s at once: %s)", self.path.name, name, sizes, each)
-        return ModelFighter(backends[name], name, model)
+            opponent = load_opponent(self.path, safe=True)
+            form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
+            return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))
+        name = automatic_backend(model) if self.backend == AUTO else self.backend
+        backend = open_backend(name, model, self.path)
+        backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
+        return ModelFighter(backend, name, model)
 
 
 class ModelFighter:
@@ -170,70 +143,50 @@ class ModelFighter:
         return Answers(decisions, values, wins)
 
 
-class StatefulFighter:
-    """A model of another algorithm than MaskablePPO."""
+class ActingFighter:
+    """What only acts: a script, or a model of another algorithm than MaskablePPO."""
 
-    def __init__(self, opponent: ModelOpponent) -> None:
-        self._opponent, self._seeds = opponent, np.random.default_rng()
-        form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
-        self.form = Form(*form, only_acts=True, is_stateful=True)
+    def __init__(self, opponent: Opponent, form: Form) -> None:
+        self._opponent, self.form = opponent, form
+        self._seeds = np.random.default_rng()
 
     def answer(self, batch: Batch) -> Answers:
         """Implements `OpenFighter.answer`: a row is without chance if none of its heads is random."""
-        first = np.array([state is None for state in batch.states], np.bool_)
-        # Not for those rows alone: how a state looks is known only from a fresh one.
-        states = self._opponent.initial_state(self._seeds.integers(2**62, size=len(first)).tolist())
-        for row, state in enumerate(batch.states):
-            if state is not None:
-                states[row] = state
-        actions = np.zeros((len(first), len(self.form.head_sizes)), np.int64)
+        count = len(batch.masks)
+        known = dict(enumerate(batch.states)) if self.form.is_stateful else {}
+        first = np.array([known.get(row) is None for row in range(count)], np.bool_)
+        # Not for the first ones alone: how a state looks is known only from a fresh one.
+        states = self._opponent.initial_state(self._seeds.integers(2**62, size=count).tolist())
+        for row in np.flatnonzero(~first).tolist():
+            states[row] = known[row]
+        actions, seen = np.zeros((count, len(self.form.head_sizes)), np.int64), batch.observations.reshape(count, -1)
         is_greedy = (batch.uniforms < 0).all(axis=1)
         for flag in (False, True):
             if (rows := np.flatnonzero(is_greedy == flag)).size:
-                given = batch.observations[rows], states[rows], first[rows], flag, batch.masks[rows]
-                actions[rows], following = self._opponent.predict(*given)
+                actions[rows], following = self._opponent.predict(
+                    seen[rows], states[rows], first[rows], flag, batch.masks[rows]
+                )
                 states[rows] = states[rows] if following is None else following
         nothing = np.zeros(0, np.float32)
-        return Answers(Decisions(actions, np.zeros(len(first), np.float32), None, None), nothing, nothing, [*states])
+        return Answers(Decisions(actions, np.zeros(count, np.float32), None, None), nothing, nothing, [*states])
 
 
 @dataclass(frozen=True)
 class ScriptSource:
-    """A scripted fighter of a game."""
+    """A scripted fighter of a game; its random choices differ from request to request."""
 
     name: str
     game: str
 
-    def open(self) -> ScriptFighter:
+    def open(self) -> ActingFighter:
         """Implements `FighterSource.open`."""
-        return ScriptFighter(self)
-
-
-class ScriptFighter:
-    """A scripted fighter; its random choices differ from request to request."""
-
-    def __init__(self, source: ScriptSource) -> None:
-        game = find_game(source.game)
-        contract = game.contract
-        self._script = ScriptedOpponent(source.name, contract, game)
-        self._seeds = np.random.default_rng()
-        self.form = Form(1, contract.num_observations, 0, contract.head_sizes, only_acts=True)
-
-    def answer(self, batch: Batch) -> Answers:
-        """Implements `OpenFighter.answer`: a row is without chance if none of its heads is random."""
-        nothing = np.zeros(0, np.float32)
-        words = words_from_seeds(self._seeds.integers(2**62, size=len(batch.masks)).tolist(), stream=5)
-        first = np.ones(len(words), bool)
-        seen = batch.observations[:, 0]
-        by_chance, _ = self._script.predict(seen, words, first, False, batch.masks)
-        without, _ = self._script.predict(seen, words, first, True, batch.masks)
-        is_greedy = (batch.uniforms < 0).all(axis=1, keepdims=True)
-        actions = np.where(is_greedy, without, by_chance).astype(np.int64)
-        return Answers(Decisions(actions, np.zeros(len(actions), np.float32), None, None), nothing, nothing)
+        game = find_game(self.game)
+        form = Form(1, game.contract.num_observations, 0, game.contract.head_sizes, only_acts=True)
+        return ActingFighter(ScriptedOpponent(self.name, game.contract, game), form)
 
 
 def script_sources(game: str) -> dict[str, ScriptSource]:
     """Returns the scripted fighters of a game by name; raises `ValueError` for an unknown game."""
     found = find_game(game)
-    _, *scripts = known_opponents(found.contract, found)  # the first is the bot of the world, which has no actions
+    _, *scripts = known_opponents(found)  # the first is the bot of the world, which has no actions
     return {name: ScriptSource(name, game) for name in scripts}

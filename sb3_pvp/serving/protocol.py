@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from struct import error as StructError
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import did_you_mean
-from sb3_pvp.serving.fighters import Answers, Batch, Form
+from sb3_pvp.common.errors import did_you_mean
+from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, Form, OpenFighter
 
 _REQUIRED = ("model", "obs", "actionMasks")
 _DETAILS = ("returnLogProb", "returnEntropy", "returnValue", "returnProbs")
@@ -30,70 +32,40 @@ class RequestError(ValueError):
     """Raised for a request that cannot be answered; the message is sent to the client."""
 
 
-class Asked(Protocol):
-    """What requests are made to: anything with a form."""
-
-    form: Form
-
-
-_Asked = TypeVar("_Asked", bound=Asked)
-
-
+@dataclass(slots=True)
 class Memory:
     """What a stateful fighter remembers of the episode on a connection."""
 
-    __slots__ = ("state",)
-
-    def __init__(self) -> None:
-        self.state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
+    state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """A request that fits the form of a fighter, on its way to the reply."""
 
-    __slots__ = (
-        "extensions",
-        "frames",
-        "greedy",
-        "is_start",
-        "masks",
-        "memory",
-        "privileged",
-        "received",
-        "reply",
-        "tell",
-        "wants",
-    )
-
-    tell: Callable[[], None]  #: To be called when the reply is known; the same for all requests of a connection.
-    received: float  #: When, in seconds of `time.perf_counter`.
-    reply: bytes | None  #: The line of the reply, once it is known.
-    memory: Memory | None  #: That of the connection, if the fighter is stateful.
-
-    def __init__(
-        self,
-        frames: bytes = b"",
-        privileged: bytes | None = None,
-        masks: bytes = b"",
-        greedy: bool | list[bool] = False,
-        wants: Sequence[bool] = (),
-        extensions: Sequence[str] = (),
-        is_start: bool = False,
-    ) -> None:
-        #: Float32 ``(F, D)``, and the privileged part ``(F, P)`` if it was given.
-        self.frames, self.privileged = frames, privileged
-        #: Flat, one byte per entry.
-        self.masks = masks
-        self.greedy = greedy
-        #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
-        self.wants = wants
-        self.extensions = extensions
-        #: Whether an episode begins.
-        self.is_start = is_start
-        self.reply = self.memory = None
+    frames: bytes = b""  #: Float32 ``(F, D)``.
+    privileged: bytes | None = None  #: The privileged part of the frames, ``(F, P)``, if it was given.
+    masks: bytes = b""  #: Flat, one byte per entry.
+    greedy: bool | list[bool] = False  #: Of all heads, or of each.
+    wants: Sequence[bool] = ()  #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
+    extensions: Sequence[str] = ()
+    is_start: bool = False  #: Whether an episode begins.
+    reply: bytes | None = None  #: The line of the reply, once it is known.
+    memory: Memory | None = None  #: That of the connection, if the fighter is stateful.
+    tell: Callable[[], None] = field(init=False)  #: To be called when there is a reply; one per connection.
+    received: float = field(init=False)  #: When, in seconds of `time.perf_counter`.
 
 
-def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, Request]:
+class ServedFighter:
+    """One version of a fighter, and the requests that wait for it."""
+
+    def __init__(self, name: str, source: FighterSource, fighter: OpenFighter) -> None:
+        self.name, self.source, self.fighter = name, source, fighter
+        self.form = fighter.form
+        self.waiting: deque[Request] = deque()
+
+
+def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> tuple[ServedFighter, Request]:
     """Parses and checks a request, and returns it with the fighter that it is to; raises `RequestError`.
 
     By hand instead of with pydantic: this takes most of a server's time.
@@ -135,7 +107,7 @@ def read_request(line: bytes, fighters: Mapping[str, _Asked]) -> tuple[_Asked, R
     return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start)
 
 
-def _unknown_model(name: object, fighters: Mapping[str, Asked]) -> RequestError:
+def _unknown_model(name: object, fighters: Mapping[str, ServedFighter]) -> RequestError:
     if type(name) is not str:
         return RequestError(f"model must be a string, got {_shown(name)}")
     known = ", ".join(sorted(fighters)[:20])
@@ -149,6 +121,7 @@ def _frames(obs: Any, form: Form) -> tuple[bytes, bytes | None]:
         number = f", got {len(obs)}" if type(obs) is list else ""
         raise RequestError(f"obs must be a list of {many}, each a list of {_widths(form)} numbers{number}")
     try:
+        # Packing checks the types as well: a loop over the numbers would take many times as long.
         packed = [form.packers[len(frame)].pack(*frame) for frame in obs if type(frame) is list]
     except KeyError as error:
         raise RequestError(f"a frame of obs must have {_widths(form)} numbers, got {error.args[0]}") from None
@@ -169,7 +142,7 @@ def _masks(masks: Any, form: Form) -> bytes:
     """Returns flat masks, one byte per entry."""
     try:
         sizes = [*map(len, masks)]
-        flat = bytes(chain.from_iterable(masks))
+        flat = bytes(chain.from_iterable(masks))  # refuses all but bools and numbers up to 255, which are counted below
     except (TypeError, ValueError):
         raise RequestError("actionMasks must be a list per head of bools") from None
     if sizes != form.sizes or type(masks) is not list:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import unknown_name
 from sb3_pvp.zoo.front_ends import COMMANDS
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import runpy
+import secrets
 import shlex
 import sys
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
@@ -12,17 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
-from sb3_pvp.common.names import loadable, require_known, unknown_name
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, loadable, refusals, require_known, unknown_name
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.game import HOME_GAME
+from sb3_pvp.zoo.patches import replaced
 
 #: The commands of `rl_zoo3.plots`.
 PLOTS = ("plot_train", "plot_from_file", "all_plots")
@@ -40,21 +42,10 @@ _HELP = {
     "n_jobs": "Processes that run trials (one for each core)",
     "num_threads": "Threads for PyTorch; one is fastest as long as no layer is wider than 256",
 }
-_NAMED_VALUES = (
-    "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a Python VALUE, so that a string needs quotes "
-    "within quotes, such as \"opponent:'scripted'\""
-)
-#: The rl-zoo3 modules in which `install` replaces names. Modules imported later get the names from the first three.
-_MODULES = ("rl_zoo3", "rl_zoo3.utils", "rl_zoo3.exp_manager", "rl_zoo3.train", "rl_zoo3.enjoy")
-
-#: The commands that `sb3-pvp` also has; by default they use our algorithm and home game.
-_OURS = ("train", "enjoy")
 _EPILOG = (
     "python -m sb3_pvp.zoo COMMAND is the same. For rl-zoo3's own `python -m rl_zoo3.train --algo maskable_ppo`, put a "
     "file custom_envs.py with the line `import sb3_pvp.zoo.custom_envs` into the working directory."
 )
-
-_stock_parse_args: Any = ArgumentParser.parse_args
 
 
 def install() -> None:
@@ -82,15 +73,16 @@ def install() -> None:
     ALGOS[ALGO] = PvpPPO  # a subclass of MaskablePPO that behaves the same with its arguments
     ours: dict[str, Any] = {"ExperimentManager": PvpExperimentManager}
     ours |= {"create_test_env": create_test_env, "get_model_path": get_model_path}
-    for module in _MODULES:
-        names = vars(sys.modules[module]) if module in sys.modules else {}
-        names.update({name: replacement for name, replacement in ours.items() if name in names})
+    # In each module that has these names by now; one that is imported later takes them from these modules.
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == "rl_zoo3":
+            vars(module).update({each: ours[each] for each in ours.keys() & vars(module).keys()})
     # Imported once by the fork server, instead of by each worker of a SubprocVecEnv.
     multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
-def train(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.train`` with these arguments, by default those of the command line. Additional options:
+def train(arguments: list[str] | None = None) -> Path | None:
+    """Trains with the options of ``rl_zoo3.train``, by default those of the command line. Additional options:
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
       Without any of these, our algorithm is trained on the home game.
@@ -101,121 +93,85 @@ def train(arguments: list[str] | None = None) -> None:
       `sb3_pvp.zoo.runs.resume`.
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
 
-    Errors are one line on stderr, and ``SystemExit(2)`` for invalid options, before anything is written, or
-    ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and SIGHUP are ``SystemExit(130)``, with the command
-    to continue.
+    Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
+    invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
+    SIGHUP are ``SystemExit(130)``, with the command to continue.
     """
-    with _command("train", arguments, _parse_training):
-        from rl_zoo3.train import train as rl_zoo3_train
+    with _command("train", arguments) as arguments:
+        import torch
+        from stable_baselines3.common.utils import set_random_seed
 
-        rl_zoo3_train()
+        from sb3_pvp.zoo.manager import PvpExperimentManager
+
+        given = _parse_training(arguments)
+        given.seed = given.seed if given.seed >= 0 else secrets.randbelow(2**32 - 1)
+        set_random_seed(given.seed)
+        if given.num_threads > 0:
+            torch.set_num_threads(given.num_threads)
+        print(f"{'=' * 10} {given.env} {'=' * 10}\nSeed: {given.seed}")
+        experiment = PvpExperimentManager.from_options(given)
+        if (made := experiment.setup_experiment()) is None:
+            experiment.hyperparameters_optimization()
+            return None
+        experiment.learn(made[0])
+        experiment.save_trained_model(made[0])
+        return Path(experiment.save_path)
 
 
 def enjoy(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.enjoy`` with these arguments, by default those of the command line."""
-    with _command("enjoy", arguments):
-        from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
+    with _command("enjoy", arguments) as arguments:
+        import rl_zoo3.enjoy
 
-        rl_zoo3_enjoy()
+        _check(_stock_parser("enjoy").parse_args(arguments))
+        with _given("enjoy", arguments):
+            rl_zoo3.enjoy.enjoy()
 
 
 def record_video(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
-    with _command("record_video", arguments):
+    with _command("record_video", arguments) as arguments:
         _require_packages("render", "moviepy")
-        runpy.run_module("rl_zoo3.record_video", run_name="__main__")
-
-
-def record_training(arguments: list[str] | None = None) -> None:
-    """Records one video of all models of a run in sequence, see `sb3_pvp.zoo.runs.saved_runs.record_training`."""
-    with _command("record_training", arguments) as arguments:
-        _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.runs.saved_runs import record_training as record
-
-        record(arguments, record_video)
-
-
-def push(arguments: list[str] | None = None) -> None:
-    """Runs ``rl_zoo3.push_to_hub`` with these arguments, by default those of the command line."""
-    with _command("push", arguments) as arguments:
-        if "--no-render" not in arguments:
-            _require_packages("render", "moviepy", "imageio_ffmpeg")
-        from sb3_pvp.zoo.runs.saved_runs import patched_push_to_hub
-
-        with patched_push_to_hub():
-            runpy.run_module("rl_zoo3.push_to_hub", run_name="__main__")
+        if not {"-h", "--help"} & {*arguments}:
+            # rl-zoo3's script has no function from which to get its parser; nearly all of its options are enjoy's.
+            _check(_stock_parser("enjoy").parse_known_args(arguments)[0])
+        with _given("record_video", arguments):
+            runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
 def plots(arguments: list[str] | None = None) -> None:
     """Runs one of `PLOTS`, the first argument, with the other arguments."""
-    name, *others = (sys.argv[1:] if arguments is None else arguments) or [""]
-    with _command("plots", others, _parse):
+    with _command("plots", arguments) as arguments:
+        name = next(iter(arguments), "")
         with refusals():
             require_known("plot", name, PLOTS)
         _require_packages("plots", "seaborn", "scipy", "pandas")
         import rl_zoo3.plots
-        from matplotlib import pyplot as plt
-
-        from sb3_pvp.zoo.patches import replaced
-
-        stock_show: Any = plt.show
-        plt.close("all")
-
-        def show() -> None:  # rl-zoo3 would show empty axes
-            if not any(axes.has_data() for number in plt.get_fignums() for axes in plt.figure(number).axes):
-                if name != "plot_train":
-                    raise ValueError("there is nothing to plot")
-                few = "no run of -a and -e in -f has as many episodes in its *.monitor.csv as -w, by default 100"
-                raise Refusal(f"there is nothing to plot: {few}")
-            stock_show()
 
         try:
-            with replaced(plt, show=show):
+            with replaced(sys, argv=arguments):
                 getattr(rl_zoo3.plots, name)()
-        except Refusal:
-            raise
         except Exception as error:  # rl-zoo3 does not check its arguments and files
-            needed = "-f FOLDER, -a ALGO and -e ENV of runs"
-            if name == "plot_from_file":
-                needed = "a file that all_plots -o wrote for two or more runs with two or more evaluations each"
-            raise Refusal(f"{name} needs {needed}: {error!r}") from error
+            raise Refusal(f"{name} found nothing to plot, see {name} --help: {error!r}") from error
 
 
 #: The commands of `python -m sb3_pvp.zoo`, by name.
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    command.__name__: command for command in (train, enjoy, record_video, record_training, plots, push)
+COMMANDS: dict[str, Callable[[list[str]], object]] = {
+    command.__name__: command for command in (train, enjoy, record_video, plots)
 }
 
 
 @contextmanager
-def _command(
-    name: str, arguments: list[str] | None, read: Callable[[ArgumentParser, list[str]], Namespace] | None = None
-) -> Iterator[list[str]]:
-    """Runs a command of rl-zoo3 in this context: with `install`, our options and defaults, and errors as one line.
-
-    rl-zoo3's commands create their parsers and read ``sys.argv`` themselves, so ``ArgumentParser.parse_args`` is
-    patched to pass such a parser and the arguments to ``read``.
-    """
+def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
+    """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
     given = sys.argv[1:] if arguments is None else arguments
-
-    def parse_args(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Any:
-        if args is not None:  # not the command's own parser, which reads sys.argv
-            return _stock_parse_args(parser, args, namespace)
-        parser.prog, parser.error = name, _refuse  # type: ignore[method-assign]
-        parser.formatter_class = _HelpFormatter
-        parser.set_defaults(folder="logs")  # the default of `train`; rl-zoo3's other commands look elsewhere
-        if name in _OURS:
-            parser.prog, parser.epilog = f"sb3-pvp {name}", _EPILOG
-            parser.set_defaults(algo=ALGO, env=HOME_GAME)
-        return read(parser, given) if read else _check_options(_parse(parser, given))
-
-    before = ArgumentParser.parse_args
     try:
         with stopping(), interrupts():
             install()
-            ArgumentParser.parse_args = parse_args  # type: ignore[assignment, method-assign]
             yield given
     except (Refusal, TrainingInterrupted, DependencyNotInstalled) as error:
+        if sys.flags.dev_mode:  # PYTHONDEVMODE=1: with traceback
+            raise
         print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1 if isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
@@ -224,8 +180,6 @@ def _command(
         command = f": {shlex.join(['sb3-pvp', name, *_without(given, options[0]), *options])}" if options else ""
         print(f"{name}: {text}{command}", file=sys.stderr)
         sys.exit(STOPPED)
-    finally:
-        ArgumentParser.parse_args = before  # type: ignore[method-assign]
 
 
 def _without(arguments: list[str], option: str) -> list[str]:
@@ -233,6 +187,11 @@ def _without(arguments: list[str], option: str) -> list[str]:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(option, nargs="?")
     return parser.parse_known_args(arguments)[1]
+
+
+def _given(name: str, arguments: list[str]) -> Any:
+    """Lets a command of rl-zoo3 read these arguments after our defaults: the last one counts."""
+    return replaced(sys, argv=[name, "--algo", ALGO, "--env", HOME_GAME, "--folder", "logs", *arguments])
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter):
@@ -243,53 +202,75 @@ class _HelpFormatter(ArgumentDefaultsHelpFormatter):
         return action.help if is_unset else super()._get_help_string(action)
 
 
-def _refuse(message: str) -> NoReturn:
-    raise Refusal(message)
+class _Parser(ArgumentParser):
+    """A parser of rl-zoo3, in whose place it raises itself; it raises `Refusal` for what it cannot parse."""
+
+    class Made(Exception):
+        """Has the parser of a command, with all its options, as its argument."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if args is None:  # rl-zoo3 would parse the command line
+            raise self.Made(self)
+        try:
+            return super().parse_known_args(args, namespace)
+        except Refusal:
+            raise
+        except Exception as error:  # rl-zoo3 evaluates VALUE as Python code, which may raise anything
+            raise Refusal(
+                "-params, --env-kwargs and --eval-env-kwargs take NAME:VALUE with a Python VALUE, so that a string "
+                f"needs quotes within quotes, such as \"opponent:'scripted'\": {error}"
+            ) from error
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(message)
 
 
-def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+def _stock_parser(name: str) -> ArgumentParser:
+    """Returns the parser of `rl_zoo3.train.train` or `rl_zoo3.enjoy.enjoy`, with our defaults."""
+    module = importlib.import_module(f"rl_zoo3.{name}")
     try:
-        return cast("Namespace", _stock_parse_args(parser, arguments))
-    except Refusal:
-        raise
-    except Exception as error:  # rl-zoo3 evaluates VALUE as Python code, which may raise anything
-        raise Refusal(f"{_NAMED_VALUES}: {error}") from error
+        # The function makes its parser first, of the class that its own module calls so.
+        with replaced(module, argparse=SimpleNamespace(ArgumentParser=_Parser)):
+            getattr(module, name)()
+    except _Parser.Made as made:
+        parser: ArgumentParser = made.args[0]
+    parser.prog, parser.epilog, parser.formatter_class = f"sb3-pvp {name}", _EPILOG, _HelpFormatter
+    parser.set_defaults(algo=ALGO, env=HOME_GAME, folder="logs")  # `train` writes there; rl-zoo3 looks elsewhere
+    return parser
 
 
-def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+def _parse_training(arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST
     from sb3_pvp.zoo.sweeps.sweeping_manager import add_options
 
-    ours = parser.add_argument_group("sb3-pvp")
-    ours.add_argument("--preset", help="Use --algo, --env and -conf of this preset.")
-    ours.add_argument(
-        "--resume", nargs="?", const=NEWEST, help="Resume the run in this folder; by default the newest stopped run."
-    )
-    ours.add_argument(
-        "--actors",
-        type=_num_actors,
-        help="Processes that play beside learning: a number, 0 for none, or auto for one per core (default in an "
-        "embedded world)",
-    )
+    parser = _stock_parser("train")
+    add = parser.add_argument_group("sb3-pvp").add_argument
+    add("--preset", help="Use --algo, --env and -conf of this preset.")
+    newest = "Resume the run in this folder; by default the newest stopped run."
+    add("--resume", nargs="?", const=NEWEST, help=newest)
+    actors = "Processes that play beside learning: a number, 0 for none, or auto for one per core"
+    # The algorithm refuses what is neither a number nor auto.
+    number_or_word: Any = lambda text: int(text) if text.isdigit() else text  # noqa: E731
+    add("--actors", type=number_or_word, help=f"{actors} (default in an embedded world)")
     synchronous = "With actors: play only between learning, for exact resume."
-    ours.add_argument("--synchronous", action="store_true", default=None, help=synchronous)
+    add("--synchronous", action="store_true", default=None, help=synchronous)
     distribute = "Let actors of a Ray cluster play the rollouts (RAY_ADDRESS; default: as many as it has CPUs for)."
-    ours.add_argument("--distribute", nargs="?", const=0, type=int, metavar="N", help=distribute)
+    add("--distribute", nargs="?", const=0, type=int, metavar="N", help=distribute)
     reserved = "CPUs that Ray reserves for each of them."
-    ours.add_argument("--num-cpus-per-actor", type=float, default=CPUS_PER_ACTOR, metavar="N", help=reserved)
+    add("--num-cpus-per-actor", type=float, default=CPUS_PER_ACTOR, metavar="N", help=reserved)
     add_options(parser)
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
-    given = _parse(parser, arguments)
+    given = parser.parse_args(arguments)
     if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
         # As defaults, so that options on the command line override them when parsed again.
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
-        given = _parse(parser, arguments)
+        given = parser.parse_args(arguments)
     if (steps := given.n_timesteps) < 1 and steps != -1:
         raise Refusal(f"-n must be a positive number of steps, or -1 for that of the preset, got {steps}")
     for name, least in _LEAST.items():
@@ -297,35 +278,27 @@ def _parse_training(parser: ArgumentParser, arguments: list[str]) -> Namespace:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
     if given.distribute is not None:
         _require_packages("ray", "ray")
-    # rl-zoo3 itself would open a W&B run before the manager knows which run is resumed.
-    given.tracked, given.track = given.track, False
-    return _check_options(given)
+    _check(given)
+    if given.trained_agent:
+        given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
+    return given
 
 
-def _num_actors(text: str) -> int | str:
-    """Reads --actors; `PvpPPO` refuses what is neither a number nor auto."""
-    return int(text) if text.isdigit() else text
-
-
-def _check_options(given: Namespace) -> Namespace:
+def _check(given: Namespace) -> None:
     """Raises `Refusal` for invalid values for which rl-zoo3 would show a traceback."""
     import torch
     from stable_baselines3.common.utils import get_device
 
     with refusals(ImportError, about="--gym-packages takes names of Python packages"):
-        for package in getattr(given, "gym_packages", ()):
+        for package in given.gym_packages:
             importlib.import_module(package)
-    device = getattr(given, "device", "cpu")
     try:  # get_device silently falls back to the CPU if there is no GPU
-        torch.zeros(1, device=get_device() if device == "auto" else device).item()
+        torch.zeros(1, device=get_device() if given.device == "auto" else given.device).item()
     except (RuntimeError, AssertionError) as error:  # depending on the build, torch raises either without CUDA
-        raise Refusal(f"--device {device} cannot be used: {str(error).partition('. ')[0]}") from error
+        raise Refusal(f"--device {given.device} cannot be used: {str(error).partition('. ')[0]}") from error
     env = getattr(given.env, "gym_id", given.env)
     if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
-    if getattr(given, "trained_agent", ""):
-        given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
-    return given
 
 
 def _initial_model(wanted: str, log_folder: Path) -> str:

@@ -1,43 +1,36 @@
 """Background commands, each with a name and a log; stopping one also stops the processes that it started.
 
-`Jobs` manages the jobs of a folder, for the commands ``sb3-pvp jobs`` and ``sb3-pvp tensorboard``.
+`Jobs` manages the jobs of a folder, for the commands ``sb3-pvp jobs``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
 import shutil
-import socket
-import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import filelock
 from pydantic import BaseModel, ValidationError
 
-from sb3_pvp.common.arguments import first_error
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import first_error, unknown_name
 from sb3_pvp.common.watched_process import WatchedProcess, is_member, members, result_of, stop
 
 #: Selects all jobs; no job can have this name.
 ALL = "all"
 SAVING_GRACE = 30.0  #: Seconds from SIGTERM to SIGKILL, in which a training ends its step and saves.
-#: Seconds that TensorBoard may take until it listens; its imports are slow.
-_STARTUP_SECONDS = 120.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Job(BaseModel, frozen=True):
     """A command that was started. Times are seconds since 1970."""
 
-    id: int  #: From 1; numbers of removed jobs are reused.
+    id: int  #: From 1.
     name: str  #: Not necessarily unique.
     command: list[str]  #: Program and arguments.
     folder: str  #: Working directory.
@@ -46,7 +39,6 @@ class Job(BaseModel, frozen=True):
     started_at: float
     pid: int | None = None  #: The process that supervises the command; ``None``: not started yet.
     stopped_at: float | None = None  #: When `Jobs.stop` was called for it, if it was.
-    details: dict[str, str] = {}  #: Further information, to find jobs of a certain kind.
 
 
 class Status(NamedTuple):
@@ -61,11 +53,6 @@ class Status(NamedTuple):
     state: Literal["running", "finished", "failed", "stopped", "lost"]
     exit_code: int | None = None
     ended_at: float | None = None  #: Seconds since 1970.
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the job and its state as plain values, for JSON."""
-        ends = {"state": self.state, "exit_code": self.exit_code, "ended_at": self.ended_at}
-        return {**self.job.model_dump(exclude={"mark"}), **ends}
 
 
 class _Result(BaseModel):
@@ -96,7 +83,7 @@ class Jobs:
         self._file = self.folder / "jobs.json"
         self._lock = filelock.FileLock(self.folder / ".jobs.lock", timeout=60.0)
 
-    def start(self, command: Sequence[str], name: str | None = None, details: Mapping[str, str] | None = None) -> Job:
+    def start(self, command: Sequence[str], name: str | None = None) -> Job:
         """Starts a command in the current working directory; its name is that of the program by default."""
         if isinstance(command, str) or not command:
             raise ValueError(f'the command must be a list such as ["python", "train.py"], got {command!r}')
@@ -111,40 +98,18 @@ class Jobs:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             jobs = self._read()
-            number = min({*range(1, len(jobs) + 2)} - {job.id for job in jobs})
-            log = self.folder / f"{number}-{name}.log"
-            job = Job(
-                id=number,
-                name=name,
-                command=list(command),
-                folder=os.getcwd(),
-                log=str(log),
-                mark=secrets.token_hex(16),
-                started_at=time.time(),
-                details=dict(details or {}),
-            )
+            number = max((job.id for job in jobs), default=0) + 1
+            log, mark = self.folder / f"{number}-{name}.log", secrets.token_hex(16)
+            given = {"command": list(command), "folder": os.getcwd(), "log": str(log), "mark": mark}
+            job = Job(id=number, name=name, started_at=time.time(), **given)  # type: ignore[arg-type]
             # Recorded before it starts: if this process is killed now, the job can still be found by its mark.
             self._write([*jobs, job])
             log.write_bytes(b"")
             # Unbuffered, so that output appears in the log at once.
-            process = WatchedProcess(command, log, {"PYTHONUNBUFFERED": "1"}, mark=job.mark)
+            process = WatchedProcess(command, log, {"PYTHONUNBUFFERED": "1"}, mark=mark)
             job = job.model_copy(update={"pid": process.pid})
             self._write([*jobs, job])
         return job
-
-    def _read(self) -> list[Job]:
-        try:
-            return _JobsFile.model_validate_json(self._file.read_bytes()).jobs
-        except FileNotFoundError:
-            return []
-        except ValidationError as error:
-            what = first_error(error)
-            raise ValueError(
-                f"{self._file} cannot be read ({what}): move it away; running jobs are not affected"
-            ) from error
-
-    def _write(self, jobs: list[Job]) -> None:
-        write_atomically(self._file, _JobsFile(jobs=jobs).model_dump_json(indent=1) + "\n")
 
     def all(self) -> list[Status]:
         """Returns the status of all jobs, in the order in which they were started."""
@@ -154,31 +119,13 @@ class Jobs:
         """Returns the current status of a job."""
         return self._status(next((each for each in self._read() if each.mark == job.mark), job))
 
-    def _status(self, job: Job) -> Status:
-        try:
-            result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
-        except (OSError, ValidationError):
-            result = None
-        if result and result.mark == job.mark:  # else the file is left from an earlier job with this id
-            bad: Literal["stopped", "failed"] = "stopped" if job.stopped_at else "failed"
-            return Status(job, bad if result.exit_code else "finished", result.exit_code, result.ended_at)
-        # The supervisor may be gone, or not recorded yet, while processes with the job's mark still run.
-        if (job.pid is not None and is_member(job.pid, job.mark)) or members(job.mark):
-            return Status(job, "running")
-        return Status(job, "stopped" if job.stopped_at else "lost", None, job.stopped_at)
-
-    def is_running(self, job: Job) -> bool:
-        """Whether any process of the job is still running."""
-        return self._status(job).state == "running"
-
     def find(self, name: str) -> list[Status]:
         """Returns the status of the jobs with this name or id, or of `ALL`; raises `ValueError` if there is none."""
         jobs = self.all()
-        if name == ALL:
-            return jobs
-        if found := [each for each in jobs if name in (each.job.name, str(each.job.id))]:
-            return found
-        raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
+        found = [each for each in jobs if name in (each.job.name, str(each.job.id), ALL)]
+        if not found and name != ALL:
+            raise unknown_name("job", name, [*{each.job.name: None for each in jobs}])
+        return found
 
     def stop(self, jobs: Iterable[Job], grace: float = SAVING_GRACE) -> None:
         """Terminates jobs with all their processes, and kills those that are left after ``grace`` seconds."""
@@ -192,23 +139,13 @@ class Jobs:
         for job in running.values():
             stop(job.mark, grace, job.pid)
 
-    def forget(self, jobs: Iterable[Job]) -> None:
-        """Removes ended jobs and their logs; raises `ValueError`, without removing any, if one is still running."""
-        gone = {job.mark: job for job in jobs}
-        for job in gone.values():
-            if self.is_running(job):
-                raise ValueError(f"job {job.id} ({job.name}) is still running: stop it first")
-        if gone:
-            with self._lock:
-                self._write([job for job in self._read() if job.mark not in gone])
-                for job in gone.values():
-                    result_of(Path(job.log)).unlink(missing_ok=True)
-                    Path(job.log).unlink(missing_ok=True)
+    def is_running(self, job: Job) -> bool:
+        """Whether any process of the job is still running."""
+        return self._status(job).state == "running"
 
-    def wait(self, job: Job, seconds: float = float("inf")) -> Status:
-        """Waits until a job has ended, at most this many seconds, and returns its status."""
-        deadline = time.monotonic() + seconds
-        while self.is_running(job) and time.monotonic() < deadline:
+    def wait(self, job: Job) -> Status:
+        """Waits until a job has ended, and returns its status."""
+        while self.is_running(job):
             time.sleep(0.1)
         return self.status(job)
 
@@ -224,46 +161,29 @@ class Jobs:
                 if is_running:
                     time.sleep(0.2)
 
-    def tensorboard(self, logdir: Path, port: int = 6006, host: str = "127.0.0.1") -> tuple[Job, bool]:
-        """Returns the running TensorBoard job for this folder, or starts one; also returns whether it was started now.
-
-        TensorBoard is listening on return; the job's ``details["url"]`` is its address. Port 0 chooses a free port; the
-        host ``0.0.0.0`` makes it accessible from the network.
-        """
-        logdir = logdir.absolute()
-        if not logdir.is_dir():
+    def _read(self) -> list[Job]:
+        try:
+            return _JobsFile.model_validate_json(self._file.read_bytes()).jobs
+        except FileNotFoundError:
+            return []
+        except ValidationError as error:
+            what = first_error(error)
             raise ValueError(
-                f"there is no folder {logdir} yet: train with --tensorboard-log, or give the folder of the logs"
-            )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._lock:  # so that two simultaneous calls do not start one each
-            for status in self.all():
-                if status.state == "running" and status.job.details.get("logdir") == str(logdir):
-                    return status.job, False
-            try:
-                # TensorBoard would report a busy port in its log only, and the url needs the number of a free one.
-                with socket.create_server((host, port)) as probe:
-                    port = int(probe.getsockname()[1])
-            except OSError as error:
-                raise ValueError(
-                    f"TensorBoard cannot listen on {host}, port {port} ({error.strerror}): give another port, or 0"
-                ) from error
-            url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
-            command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", host]
-            job = self.start([*command, "--port", str(port)], "tensorboard", {"logdir": str(logdir), "url": url})
-        deadline = time.monotonic() + _STARTUP_SECONDS
-        while time.monotonic() < deadline and self.is_running(job):
-            with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0):
-                return job, True
-            time.sleep(0.2)
-        self.stop([job])
-        output = "\n".join(last_lines(Path(job.log), 5))
-        raise ValueError(f"TensorBoard did not start ({job.log}): {output}")
+                f"{self._file} cannot be read ({what}): move it away; running jobs are not affected"
+            ) from error
 
+    def _write(self, jobs: list[Job]) -> None:
+        write_atomically(self._file, _JobsFile(jobs=jobs).model_dump_json(indent=1) + "\n")
 
-def last_lines(path: Path, count: int) -> list[str]:
-    """Returns the last lines of a text file, without reading it into memory at once; none if it does not exist."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return [line.removesuffix("\n") for line in deque(file, maxlen=count)]
+    def _status(self, job: Job) -> Status:
+        try:
+            result = _Result.model_validate_json(result_of(Path(job.log)).read_bytes())
+        except (OSError, ValidationError):
+            result = None
+        if result and result.mark == job.mark:  # else the file is left from an earlier job with this id
+            bad: Literal["stopped", "failed"] = "stopped" if job.stopped_at else "failed"
+            return Status(job, bad if result.exit_code else "finished", result.exit_code, result.ended_at)
+        # The supervisor may be gone, or not recorded yet, while processes with the job's mark still run.
+        if (job.pid is not None and is_member(job.pid, job.mark)) or members(job.mark):
+            return Status(job, "running")
+        return Status(job, "stopped" if job.stopped_at else "lost", None, job.stopped_at)

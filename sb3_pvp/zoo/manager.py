@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
+import shutil
 import sys
+import uuid
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from pprint import pprint
 from typing import Any
 
+import gymnasium
 import torch
 import yaml
 from gymnasium import Env
@@ -20,19 +25,23 @@ from rl_zoo3 import ALGOS, exp_manager
 from rl_zoo3.utils import get_latest_run_id
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import ProgressBarCallback
+from stable_baselines3.common.callbacks import EvalCallback, ProgressBarCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
+from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
-from sb3_pvp.algorithms.ppo.collection import AUTO_ACTORS
+from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import ALGO, hyperparams_path, is_ours
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.arguments import MAPPING
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals, require_all_known, require_known
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
+from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
@@ -40,8 +49,7 @@ from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
-    FirstCallback,
-    LastCallback,
+    RunCallbacks,
     StoppedRun,
     choose_run,
     continue_counting,
@@ -51,9 +59,8 @@ from sb3_pvp.zoo.runs.resume import (
     stopped_run,
     warn_if_inexact,
 )
-from sb3_pvp.zoo.runs.tracking import EVENTS, Tracking
+from sb3_pvp.zoo.runs.tracking import EVENTS, finish_tracking, start_tracking
 from sb3_pvp.zoo.sweeps.sweeping_manager import SweepingManager
-from sb3_pvp.zoo.validation import check_hyperparams
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
@@ -61,42 +68,55 @@ from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 _EVALUATION = 64, 64
 #: The same where every environment needs a process or a server connection, as in rl-zoo3.
 _COSTLY_EVALUATION = 5, 1
+#: Arguments of rl-zoo3's experiment manager that are options of another name.
+_OPTIONS = {
+    "env_id": "env",
+    "n_eval_episodes": "eval_episodes",
+    "vec_env_type": "vec_env",
+    "config": "conf_file",
+    "show_progress": "progress",
+}
 
 
 class PvpExperimentManager(SweepingManager):
     """`rl_zoo3.exp_manager.ExperimentManager` with the same arguments; our own options are attributes of ``args``.
 
-    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.tracked``
-    tracks the run in W&B, as does ``args.track`` when rl-zoo3's own command has already opened a W&B run.
+    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.track``
+    tracks the run in W&B; rl-zoo3's own command has opened a W&B run before.
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
-        self._refusals = refusals if is_ours(env_id) else nullcontext
-        self._resume = getattr(args, "resume", None)
-        track = getattr(args, "track", False) or getattr(args, "tracked", False)
-        self._tracking = Tracking() if track else None
+        self._resume: str | None = getattr(args, "resume", None)
+        self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
+        self._new_folder: Path | None = None  # if this process has created it
         self._was_stopped = False
-        self._checked_envs: list[tuple[Any, Env[Any, Any] | None]] = []
         self._num_actors = 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
                 raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        args = argparse.Namespace(**{**vars(args), "track": track})
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         super().__init__(args, algo, env_id, *positional, **keywords)
-        if self._tracking and self.optimize_hyperparameters:
+        if self._track and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
         if self._is_ours:
-            from sb3_pvp.envs import PvpVecEnv
-
             self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
             # For networks this small, the overhead of more threads exceeds their benefit.
             if getattr(args, "num_threads", -1) < 1:
                 torch.set_num_threads(1)
+
+    @classmethod
+    def from_options(cls, given: argparse.Namespace) -> PvpExperimentManager:
+        """Returns the manager for the options of rl-zoo3's ``train`` and ours."""
+        values = {"args": given, "uuid_str": f"_{uuid.uuid4()}" if given.uuid else "", **vars(given)}
+        _, *names = inspect.signature(super(SweepingManager, cls).__init__).parameters
+        return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
+
+    def _refusals(self) -> AbstractContextManager[None]:
+        return refusals() if self._is_ours else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the hyperparameters as `SweepingManager` does, and checks those for environments of this package.
@@ -108,30 +128,25 @@ class PvpExperimentManager(SweepingManager):
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
             if self._actors and ALGOS[self.algo] is not PvpPPO:
-                raise Refusal("--actors and --synchronous are for --algo maskable_ppo")
+                raise Refusal(f"--actors and --synchronous are for --algo {ALGO}")
             hyperparams.update(self._actors)
-            is_cheap = False
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
+            fights, num_parallel = _COSTLY_EVALUATION
             if self._is_ours:
-                environments = [hyperparams.get("env_kwargs", self.env_kwargs)]
-                environments += [self._eval_env_kwargs_args] if self._eval_env_kwargs_args else []
-                one_world = self.vec_env_class is not WorkerVecEnv
-                initial_model = self.trained_agent if self.continue_training else ""
-                game = (ALGOS[self.algo], self.env_name.gym_id)
-                made = check_hyperparams(hyperparams, *game, environments, one_world, initial_model)
-                self._checked_envs = list(zip(environments, made, strict=True))
-                is_cheap = one_world and self._env_kwargs({"env_kwargs": environments[-1]}).get("world", "sim") == "sim"
-                if is_cheap and ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
-                    hyperparams.setdefault("actors", AUTO_ACTORS)
-        pprint(hyperparams)
+                check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
+                if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
+                    self._try(hyperparams.get("env_kwargs"))
+                played = self._env_kwargs({"env_kwargs": self._eval_env_kwargs_args or hyperparams.get("env_kwargs")})
+                if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
+                    fights, num_parallel = _EVALUATION
+                    if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
+                        hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
-        fights, num_parallel = _EVALUATION if is_cheap else _COSTLY_EVALUATION
         self.n_eval_episodes = self.n_eval_episodes or fights
         self.n_eval_envs = self.n_eval_envs or min(num_parallel, self.n_eval_episodes)
         if self._resume:
             self._select_stopped_run(self._resume, saved)
-        self._saved_hyperparams = saved
         return hyperparams, saved
 
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
@@ -164,33 +179,34 @@ class PvpExperimentManager(SweepingManager):
         return processed
 
     def setup_experiment(self) -> Any:
-        """Creates the model and everything it needs for training; a failure also finishes the W&B run."""
+        """Creates the model and everything it needs for training; if that fails, it leaves no folder behind."""
         try:
             with self._refusals():
                 return super().setup_experiment()
-        except BaseException:
-            if self._tracking:
-                self._tracking.finish(exit_code=1)
+        except BaseException as error:
+            if self._track:
+                finish_tracking(exit_code=1)
+            if self._new_folder:
+                shutil.rmtree(self._new_folder, ignore_errors=True)
+                with suppress(OSError):
+                    os.removedirs(self.log_path)  # the log folder too, if it is empty
+            # What a wrapper or a policy raises for arguments that it does not have, or of the wrong type.
+            if self._is_ours and isinstance(error, (ImportError, AttributeError, AssertionError, TypeError)):
+                raise Refusal(f"impossible hyperparameters: {error}") from error
             raise
 
     def create_log_folder(self) -> None:
-        """Creates the run folder, with the next number if another process has just taken this one, and starts W&B."""
+        """Creates the run folder, with the next number if another process has just taken this one."""
         folder = Path(self.save_path)
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
-        while not self._stopped_run:
+        while not self._stopped_run and not self._new_folder:
             try:
                 folder.mkdir(parents=True)
-                break
+                self._new_folder = folder
             except FileExistsError:
                 folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
         self.save_path, self.params_path = str(folder), str(folder / self.env_name)
-        if self._tracking:
-            try:
-                self._tracking.start(self.args, self._saved_hyperparams, folder)
-            except Refusal:
-                with suppress(OSError):  # removes a new folder, which is empty; that of a resumed run is not
-                    os.removedirs(folder)
-                raise
+        if self._track:
             self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
         super().create_log_folder()  # type: ignore[no-untyped-call]
 
@@ -198,41 +214,47 @@ class PvpExperimentManager(SweepingManager):
         """Creates the callbacks, with masked evaluation, our progress bar, and checkpoints for ``--resume``."""
         if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
-        ours: dict[str, Any] = {"EvalCallback": MaskableEvalCallback} if self._is_maskable else {}
-        ours |= {"ProgressBarCallback": ProgressCallback} if self._is_ours else {}
-        with replaced(exp_manager, **ours):  # the module in which the base class looks up these classes
+        # The base class looks up the classes that it makes in its module.
+        evaluation = MaskableEvalCallback if self._is_maskable else EvalCallback
+        progress = ProgressCallback if self._is_ours else ProgressBarCallback
+        with replaced(exp_manager, EvalCallback=evaluation, ProgressBarCallback=progress):
             super().create_callbacks()
         # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
-        if self._tracking and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
+        if self._track and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
             self.callbacks.append(WandbArtifactsCallback())
         if self._stopped_run:
             continue_counting(self.callbacks, self._stopped_run, self.n_envs)
 
     def create_envs(self, n_envs: int, eval_env: bool = False, no_log: bool = False) -> VecEnv:
         """Creates environments as the base class does; rows of one `PvpVecEnv` share a single environment."""
-        is_one_world = self._is_ours and self._vec_env_type == "dummy" and self.env_wrapper is None
-        with replaced(exp_manager, **({"make_vec_env": self._make_vec_env} if is_one_world else {})):
-            env: VecEnv = super().create_envs(n_envs, eval_env, no_log)
-            return env
+        spec = gymnasium.spec(self.env_name.gym_id)
+        wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
+        is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
+        if self.vec_env_class is WorkerVecEnv:
+            self._try(self.eval_env_kwargs if eval_env else self.env_kwargs)
+        if not is_one_world:
+            return super().create_envs(n_envs, eval_env, no_log)
+        with replaced(exp_manager, make_vec_env=self._make_vec_env):
+            return super().create_envs(n_envs, eval_env, no_log)
+
+    def _try(self, env_kwargs: dict[str, Any] | None) -> None:
+        """Makes an environment in this process, before others do, whose errors would be tracebacks."""
+        arguments = self._env_kwargs({"env_kwargs": env_kwargs})
+        if arguments.get("world", "sim") == "sim":
+            env = gymnasium.make(self.env_name.gym_id, **arguments)
+            (self.env_wrapper(env) if self.env_wrapper else env).close()
+        else:  # without another connection to the server
+            FightSettings(**{name: value for name, value in arguments.items() if name != "render_mode"})
 
     def _make_vec_env(
-        self,
-        make_env: Callable[..., Env[Any, Any]],
-        n_envs: int,
-        seed: int,
-        env_kwargs: dict[str, Any],
-        monitor_dir: str | None,
-        monitor_kwargs: dict[str, Any],
-        **_: Any,
+        self, make_env: object, n_envs: int, seed: int, env_kwargs: Any, monitor_dir: str | None, **others: Any
     ) -> VecEnv:
-        """Replaces SB3's ``make_vec_env`` if rows share an environment; reuses that of `read_hyperparameters`."""
-        known = (env for kwargs, env in self._checked_envs if env is not None and kwargs == env_kwargs)
-        env = next(known, None) or make_env(**env_kwargs)
-        monitor = Monitor(env, monitor_dir and str(Path(monitor_dir, "0")), **monitor_kwargs)  # one file for all rows
-        vec_env: VecEnv = self.vec_env_class([lambda: monitor] * n_envs)
-        vec_env.seed(seed)
-        return vec_env
+        """Replaces SB3's ``make_vec_env``, which makes an environment for each row: here all rows share a world."""
+        unused: Env[Any, Any] = Env()  # whose name the monitor writes into the one file of all rows
+        unused.spec = gymnasium.spec(self.env_name.gym_id)
+        monitor = Monitor(unused, monitor_dir and str(Path(monitor_dir, "0")), **others["monitor_kwargs"])
+        return PvpVecEnv(n_envs, seed=seed, monitor=monitor, **self._env_kwargs({"env_kwargs": env_kwargs}))
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
@@ -244,6 +266,10 @@ class PvpExperimentManager(SweepingManager):
         return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
+        pprint({**saved_hyperparams, **self._actors})
+        # Not before all has been made: what is impossible must not open a run of W&B.
+        if self._track:
+            start_tracking(self.args, saved_hyperparams, Path(self.save_path))
         if self._stopped_run is None:  # a resumed run keeps its files
             super()._save_config(saved_hyperparams)
 
@@ -273,18 +299,18 @@ class PvpExperimentManager(SweepingManager):
         keywords: dict[str, Any] = {}
         if self.log_interval != -1:  # as in the base class; -2 disables logging
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
-        last = LastCallback()
 
         def save() -> None:
             model.save(f"{self.save_path}/{self.env_name}")
             (run / UNFINISHED).touch()
 
-        with last.deferring():  # also until the checkpoint is saved: there may be a second signal
+        callbacks = RunCallbacks(self.callbacks, save)
+        with callbacks.deferring():  # also until the checkpoint is saved: there may be a second signal
             try:
                 with running(run):
                     model.learn(
                         n_timesteps,
-                        callback=[FirstCallback(last, save), *self.callbacks, last],
+                        callbacks,
                         tb_log_name=run.name,
                         reset_num_timesteps=not (self.continue_training and self._is_ours),
                         **keywords,
@@ -292,12 +318,12 @@ class PvpExperimentManager(SweepingManager):
                     (run / UNFINISHED).unlink(missing_ok=True)
             except (KeyboardInterrupt, Exception) as error:
                 # A signal may reach other processes as well, whose end then raises another error here.
-                if isinstance(error, Exception) and not last.interrupted:
-                    self._save_and_raise(model, error, last.has_begun)
+                if isinstance(error, Exception) and not callbacks.interrupted:
+                    self._save_and_raise(model, error, callbacks.has_begun)
                 self._was_stopped = True
-                if last.resumes_at is not None and isinstance(model, PvpPPO):
+                if callbacks.resumes_at is not None and isinstance(model, PvpPPO):
                     # The rollout in progress is discarded: the run will resume at its start.
-                    model.num_timesteps, model.trained_rollouts = last.resumes_at
+                    model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
                     with uninterrupted():
                         model.save(run / CHECKPOINTS / file_name(learner(model)))
                 drop_lost_outputs()
@@ -317,8 +343,8 @@ class PvpExperimentManager(SweepingManager):
             reason = "the process of an environment has ended (see above for its error, if there was one)"
         if has_begun or reason is not None:
             model.save(f"{self.save_path}/interrupted_model")
-        if self._tracking:
-            self._tracking.finish(exit_code=1)
+        if self._track:
+            finish_tracking(exit_code=1)
         if reason is not None:
             so_far = f"{self.save_path}/interrupted_model.zip"
             raise TrainingInterrupted(f"{reason}; the model so far was saved as {so_far}") from error
@@ -334,13 +360,43 @@ class PvpExperimentManager(SweepingManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
-        if self._tracking:
+        if self._track:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):
                     callback.publish(model)  # has been done already, unless training was interrupted
-            self._tracking.finish()
+            finish_tracking()
         if self._was_stopped and hasattr(self.args, "resume"):  # rl-zoo3's own command would show a traceback
             if run := stopped_run(Path(self.save_path)):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
+
+
+def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str) -> None:
+    """Checks names, and values as far as that needs no environment; raises `ValueError` for the first error."""
+    check_names(hyperparams, algorithm)
+    for name in ("n_timesteps", "policy"):
+        if hyperparams.get(name) is None:
+            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
+    if hyperparams.get("frame_stack") is not None:
+        raise ValueError(
+            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
+        )
+    _check_normalize(hyperparams.get("normalize"))
+    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
+    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
+    require_all_known(f"argument of {env_id}", env_kwargs or (), known)
+    check_settings(hyperparams)
+    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
+    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
+        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})
+
+
+def _check_normalize(given: Any) -> None:
+    """Raises `ValueError` if rl-zoo3's ``normalize``, true or arguments of VecNormalize, changes observations."""
+    try:
+        value = eval(given, {}) if isinstance(given, str) else given
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if value and (not isinstance(value, Mapping) or value.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -24,6 +26,8 @@ class WorkerVecEnv(SubprocVecEnv):
     """
 
     def __init__(self, env_fns: list[Callable[[], gym.Env]], start_method: str | None = None) -> None:
+        # At its end, Python would wait forever for workers of an environment that is still open: they ignore SIGTERM.
+        atexit.register(_close, weakref.ref(self))
         super().__init__([partial(_make_in_worker, env_fn) for env_fn in env_fns], start_method)
 
     def close(self) -> None:
@@ -41,6 +45,11 @@ class WorkerVecEnv(SubprocVecEnv):
             if process.is_alive():
                 process.kill()
                 process.join()
+
+
+def _close(reference: weakref.ref[WorkerVecEnv]) -> None:
+    if (env := reference()) is not None:
+        env.close()
 
 
 def _make_in_worker(env_fn: Callable[[], gym.Env]) -> gym.Env:

@@ -138,7 +138,7 @@ def test_presets_import_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_old_names_of_callbacks_mean_those_of_today(tmp_path: Path) -> None:
     exploiters, elo = "sb3_pvp.exploiters.ExploiterCallback: {preset: {n_envs: 2}}", "sb3_pvp.callbacks.EloCallback"
     (path := tmp_path / "old.yml").write_text(f"NhEnv: {{callback: [{exploiters}, {elo}]}}")
-    today = [{"sb3_pvp.callbacks.ExploiterCallback": {"preset": {"n_envs": 2}}}, elo]
+    today = [{"sb3_pvp.callbacks.ExploiterCallback": {"preset": {"n_envs": 2}}}]
     assert zoo.find_preset(str(path)).hyperparams() == {"callback": today}
     for each in former.CALLBACKS:
         now = hyperparams.with_current_names({"callback": [each]})

@@ -17,7 +17,7 @@ from chosen_duel import chosen_duels
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback
+from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
@@ -75,7 +75,7 @@ class DuelRun:
         options = {"past": {"delay_chance": {"type": "expression", "expression": "random() * 0.1"}}}
         choices = SelfPlayCallback(**self.shares, num_live_opponents=3, opponent_options=options)
         left = self.rollouts * self.num_envs * self.n_steps - model.num_timesteps
-        callbacks = [league, choices, EloCallback(), Checkpoints(self.checkpoint, watcher)]
+        callbacks = [league, choices, Checkpoints(self.checkpoint, watcher)]
         model.learn(left, callback=callbacks, reset_num_timesteps=not model.num_timesteps)
         model.save(self.folder / "final.zip")
 

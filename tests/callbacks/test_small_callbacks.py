@@ -13,7 +13,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import (
-    EloCallback,
     EpisodeMetricsCallback,
     LeagueCallback,
     ProgressCallback,
@@ -60,7 +59,7 @@ def test_the_progress_bar_shows_win_rate_and_elo(tmp_path: Path) -> None:
             texts.append(progress.text)
             return True
 
-    callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5), EloCallback(), progress, Look()]
+    callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5), progress, Look()]
     model.learn(4 * ROLLOUT, callback=callbacks)
     assert texts[0] == ""
     assert texts[15].startswith("won ") and "Elo" not in texts[15]

@@ -13,7 +13,7 @@ from chosen_duel import chosen_duels
 from logged import remember
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.callbacks import EloCallback, LeagueCallback, SelfPlayCallback, WandbArtifactsCallback
+from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback, WandbArtifactsCallback
 from sb3_pvp.players.league import League
 from sb3_pvp.players.league.leaderboard import snapshot_standings
 from tests.zoo.runs.wandb_files import read_runs, use_folder
@@ -40,7 +40,7 @@ def test_models_and_ratings_of_a_league(folder: Path) -> None:
     model = new_model(folder)
     memory = remember(model)
     league = LeagueCallback(anchors={"baseline": 1500}, pictures_every=2)
-    callbacks = [league, SelfPlayCallback(past=0.5), EloCallback(), WandbArtifactsCallback(snapshots=True)]
+    callbacks = [league, SelfPlayCallback(past=0.5), WandbArtifactsCallback(snapshots=True)]
     run = wandb.init(project="duels")
     model.learn(4 * ROLLOUT, callback=callbacks)
     callbacks[-1].publish(model)  # once is enough

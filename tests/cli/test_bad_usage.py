@@ -67,7 +67,6 @@ def run(arguments: list[str]) -> object:
         (["league", "rate", "league"], "'--until'; see sb3-pvp league rate --help"),
         (["league", "export", "league", "-o", "."], "'.' is a directory"),
         (["sweep", "best", "sweep.log", "-o", "."], "'.' is a directory"),
-        (["sweep", "report", "sweep.log", "-o", "text.zip"], "'text.zip' is a file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

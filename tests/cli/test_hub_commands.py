@@ -99,9 +99,9 @@ def test_a_private_repository_and_a_branch(
     run("pull", REPO, "--revision", "next", "-o", "mine/it.fighter")
     assert Path("mine/it.fighter").read_bytes() == files(hub, "next")["archer.fighter"]
     assert "no fighter, which is a file *.fighter or *.zip" in refusal(capsys, "pull", REPO)
-    assert refusal(capsys, "pull", REPO, "--revision", "last") == "somebody/archer has no revision last"
+    assert "Revision Not Found" in refusal(capsys, "pull", REPO, "--revision", "last")
     monkeypatch.delenv("HF_TOKEN")
-    assert "that you can see: if it is private, set HF_TOKEN" in refusal(capsys, "pull", REPO, "--revision", "next")
+    assert "make sure you are authenticated" in refusal(capsys, "pull", REPO, "--revision", "next")
     Path("archer.fighter").write_bytes(b"older")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     run("push", models / "archer.zip", REPO, "--private")
@@ -241,7 +241,7 @@ def test_a_download_that_breaks_off_is_continued(models: Path, hub: Hub) -> None
 def test_a_download_that_stays_too_short(models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     hub.add(REPO, {"archer.fighter": (models / "archer.fighter").read_bytes()})
     hub.shortened = 1000
-    assert refusal(capsys, "pull", REPO).startswith("the transfer broke off: ")
+    assert refusal(capsys, "pull", REPO).startswith(f"the hub at {hub.url}: Consistency check failed")
 
 
 def test_a_hub_that_refuses(
@@ -249,18 +249,18 @@ def test_a_hub_that_refuses(
 ) -> None:
     push = ["push", models / "archer.fighter", REPO]
     hub.failing["/create"] = 500
-    assert refusal(capsys, *push) == "the hub answered 500: the stand-in fails as told"
+    assert refusal(capsys, *push).startswith(f"the hub at {hub.url}: Server error '500")
     hub.failing = {"/commit/": 403}
-    assert "set HF_TOKEN to a token that may write to somebody/archer" in refusal(capsys, *push)
+    assert "Make sure your token has the correct permissions" in refusal(capsys, *push)
     hub.failing = {"/api/models/": 500}
-    assert refusal(capsys, "pull", REPO) == "the hub answered 500: the stand-in fails as told"
+    assert refusal(capsys, "pull", REPO).endswith("the stand-in fails as told")
     hub.failing = {}
     monkeypatch.setenv("HF_TOKEN", "hf_somebody_else")
-    assert "set HF_TOKEN to a token that may write to somebody/other" in refusal(capsys, *push[:2], "somebody/other")
-    assert "there is no repository somebody/other on http://127.0.0.1" in refusal(capsys, "pull", "somebody/other")
+    assert "Invalid username or password" in refusal(capsys, *push[:2], "somebody/other")
+    assert "Repository Not Found" in refusal(capsys, "pull", "somebody/other")
     monkeypatch.delenv("HF_TOKEN")
     assert refusal(capsys, *push).startswith("pushing needs a token")
-    assert "a repository has a name such as OWNER/NAME" in refusal(capsys, "pull", "some/body/else")
+    assert "'some/body/else'" in refusal(capsys, "pull", "some/body/else")
 
 
 def test_a_hub_that_cannot_be_reached(
@@ -268,7 +268,7 @@ def test_a_hub_that_cannot_be_reached(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
     for command in (["pull", REPO], ["push", models / "archer.fighter", REPO]):
-        assert refusal(capsys, *command).startswith("cannot talk to the hub at http://127.0.0.1:1: ")
+        assert refusal(capsys, *command).startswith("the hub at http://127.0.0.1:1: ")
 
 
 def test_a_model_that_is_not_there(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_a_script_of_the_game_comes_first(monkeypatch: pytest.MonkeyPatch) -> No
     game = find_game("NhEnv")
     monkeypatch.setitem(game.scripts, "hero", game.scripts["scripted"])  # type: ignore[arg-type]
     assert type(make_opponent("hero", game.contract, game)).__name__ == "ScriptedOpponent"
-    assert kind_of("hero", game.scripts) == "script" and kind_of("hero") == "file"
+    assert kind_of("hero", game) == "script" and kind_of("hero") == "file"
     assert opponent_name("hero") == "hero"
 
 

@@ -21,15 +21,14 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
-from sb3_pvp.common import entry_points
+from sb3_pvp.common.errors import installed
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game
 from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.files.model_files import steps_of
-from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
+from sb3_pvp.policies.files.model_files import load_opponent, model_opponent, steps_of
 from sb3_pvp.policies.files.registry import Algorithm, algorithm_names, find_algorithm, register_algorithm
 from sb3_pvp.serving import Client, PredictionError
 from tests.paths import ROOT
@@ -54,9 +53,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv(
             "PYTHONPATH", os.pathsep.join(filter(None, (str(folder), str(ROOT), os.environ.get("PYTHONPATH"))))
         )
-        entry_points.installed.cache_clear()
+        installed.cache_clear()
         yield folder
-    entry_points.installed.cache_clear()
+    installed.cache_clear()
     sys.modules.pop("payoff_table", None)
 
 
@@ -217,7 +216,7 @@ def test_exploit(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "start from scratch" in refused
 
 
-@pytest.mark.parametrize("workers", [{}, {"workers": 1, "worker_type": "process"}], ids=["inline", "process"])
+@pytest.mark.parametrize("workers", [{}, {"workers": 1}], ids=["inline", "process"])
 def test_served_with_a_state_for_each_connection(workers: dict[str, Any], table: Path, tmp_path: Path) -> None:
     counting(tmp_path, table)
     contract = find_game("NhEnv").contract

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from sb3_pvp.common.value_checks import check_mask
+from sb3_pvp.common.arguments import check_mask
 
 TYPES = st.sampled_from([np.bool_, np.int8, np.uint8, np.int64, np.float32, np.float64])
 

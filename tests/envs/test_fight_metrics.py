@@ -16,7 +16,7 @@ from sb3_pvp.game import DesyncReason, Outcome, Transition
 from sb3_pvp.games.osrs import NH
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE, OPTIONAL_FIELDS, STYLE_FIELDS, Style, camel_case
 from sb3_pvp.games.osrs.rewards import COMPONENTS, reward_weights
-from sb3_pvp.games.osrs.rewards.current_weights import current_weights
+from sb3_pvp.games.osrs.rewards.weights import current_weights
 
 METRICS, MEASURES = metrics_of(NH), measures_of(NH)
 ROWS = [line.split() for line in Path(__file__).with_name("info_metrics.txt").read_text().splitlines()[1:]]

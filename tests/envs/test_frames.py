@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sb3_pvp.envs import NhEnv
-from sb3_pvp.envs.observations import SeatObservations, observation_space
-from sb3_pvp.players.seats import Seats
+from sb3_pvp.players.seats import SeatObservations, Seats, observation_space
 from tests.envs.fake_world import FakeWorld
 
 FIGHTS = np.arange(2)

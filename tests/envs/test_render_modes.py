@@ -166,8 +166,11 @@ def test_what_was_chosen_and_what_was_masked_is_seen(opponent: str, monkeypatch:
 def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhVecEnv(2, opponent="noop", world=ending((Outcome.WON, Outcome.LOST), tick=2), render_mode="rgb_array")
     env.reset()
-    for name in ("seat_masks", "describe_seats"):
-        monkeypatch.setattr(env.fights, name, lambda *args: pytest.fail("read without rendering"))
+    for owner, name in (
+        (env.fights.renderer, "_scene_of"),
+        (env.fights.renderer, "start_tick"),
+    ):
+        monkeypatch.setattr(owner, name, lambda *args: pytest.fail("called without rendering"))
     for _ in range(5):
         env.step(np.tile(STAB, (2, 1)))
 
@@ -175,11 +178,10 @@ def test_nothing_is_recorded_without_rendering(monkeypatch: pytest.MonkeyPatch) 
 def test_masks_are_recorded_only_after_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     env = NhEnv(opponent="noop", world=FakeWorld, render_mode="ansi")
     env.reset(seed=0)
-    renderer = env.fights.renderer
-    renderer._scene(0)
+    env.render()
     for expected in (True, False, False):
         env.step(STAB)
-        assert (renderer._masks is not None) == expected
+        assert (env.fights._shown_masks is not None) == expected
 
 
 def test_restored_fights_are_seen() -> None:

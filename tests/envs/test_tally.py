@@ -30,7 +30,7 @@ def test_a_tick_adds_up_as_in_numpy(fights: int, terms: int, max_ticks: int, see
     expected = summed, returns + summed, totals + components, length + 1, decided, over
 
     written = reward, returns, totals, length, *flags
-    add_tick(components, outcome, max_ticks, *written)
+    add_tick(components, outcome, max_ticks, written)
     for own, theirs in zip(written, expected, strict=True):
         assert np.array_equal(own, theirs)
 
@@ -42,7 +42,7 @@ def test_one_fight_alone_adds_up_as_in_a_batch() -> None:
     for part in (components, *(components[:, [fight]] for fight in range(200))):
         reward, flags = np.zeros(part.shape[1], np.float32), np.zeros((2, part.shape[1]), bool)
         written = reward, np.zeros(len(reward)), np.zeros_like(part), np.zeros(len(reward), np.int64), *flags
-        add_tick(np.ascontiguousarray(part), np.zeros(len(reward), np.uint8), sys.maxsize, *written)
+        add_tick(np.ascontiguousarray(part), np.zeros(len(reward), np.uint8), sys.maxsize, written)
         rewards.append(reward)
     assert np.array_equal(rewards[0], np.concatenate(rewards[1:]))
 

@@ -249,8 +249,8 @@ def test_unknown_arguments_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"game": 3}, "game must be a sb3_pvp.game.Game, its name or module:object, got 3"),
-        ({"contract": 3}, "contract must be a Contract, its name or file, got 3"),
+        ({"game": 3}, "cannot load game 3: .*expected a name or module:object"),
+        ({"contract": 3}, "a contract is a name, the path of a file or a Contract, got 3"),
         ({"world": 3}, "3"),
         ({"opponent": 3}, "an opponent must be a name, a path, an Opponent or a model, got 3"),
         ({"rewards": 3}, "3"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from benchmarks.matrix_games import ROCK_PAPER_SCISSORS
-from sb3_pvp.common.plain_values import from_plain
+from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.envs import PvpEnv
 from sb3_pvp.game import Control, ControlGroup, PlainViewer, Viewer, controls_of, find_game, live_scene, make_world
 from sb3_pvp.game.contract import Contract

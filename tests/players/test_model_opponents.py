@@ -22,8 +22,8 @@ from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.players.opponents import opponent_name
-from sb3_pvp.policies.files import model_opponent as loading
-from sb3_pvp.policies.files.model_opponent import load_opponent, model_opponent
+from sb3_pvp.policies.files import model_files as loading
+from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 from tests.envs.test_env_state import play
 from tests.games.osrs.remote.served import logged_in, world_server
 from tests.players.opponent_models import plain_model, random_model, saved

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sb3_pvp.policies.acting_kernels import normalize, observe, observe_choices, sample_heads
 from sb3_pvp.policies.heads import DependencyRules
+from sb3_pvp.policies.kernels import normalize, observe, observe_choices, sample_heads
 from sb3_pvp.policies.networks import RunningNormalizer
 
 FORBIDDEN = -np.inf

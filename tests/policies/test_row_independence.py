@@ -9,7 +9,7 @@ import torch as th
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy, sampling
-from sb3_pvp.policies.files.model_opponent import model_opponent
+from sb3_pvp.policies.files.model_files import model_opponent
 
 
 def new_model(seed: int, head_arch: Any) -> PvpPPO:

@@ -21,7 +21,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 
 from sb3_pvp import PvpPPO, load
-from sb3_pvp.common import entry_points
+from sb3_pvp.common.errors import installed
 from sb3_pvp.envs import PvpEnv, PvpVecEnv
 from sb3_pvp.game import Game
 from sb3_pvp.game.checks import check_world
@@ -33,7 +33,7 @@ from sb3_pvp.policies.export.inference import BACKENDS, open_backend
 from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.description import contract_hash
 from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
-from sb3_pvp.policies.files.model_opponent import load_opponent
+from sb3_pvp.policies.files.model_files import load_opponent
 from sb3_pvp.serving import Client
 from tests.envs.planes_game import HEAD, PICTURE_GAME, PLANES, PLANES_GAME, Board, PlanesCnn
 from tests.paths import ROOT
@@ -62,9 +62,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        entry_points.installed.cache_clear()
+        installed.cache_clear()
         yield folder
-    entry_points.installed.cache_clear()
+    installed.cache_clear()
 
 
 def made(kind: str, game: Game = PLANES_GAME, num_envs: int = 16, **env: Any) -> MaskablePPO:

@@ -11,9 +11,16 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sb3_pvp.common.arguments import Kind, OptionalPath, PositiveInt, Share, checked, first_error, read_model
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.plain_values import from_plain
+from sb3_pvp.common.arguments import (
+    Kind,
+    OptionalPath,
+    PositiveInt,
+    Share,
+    checked,
+    from_plain,
+    read_model,
+)
+from sb3_pvp.common.errors import Refusal, first_error, refusals
 
 
 class Card(BaseModel):

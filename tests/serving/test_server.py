@@ -71,7 +71,7 @@ def requests_to(model: MaskablePPO, name: str, rng: np.random.Generator, count: 
     return [(json.dumps(each).encode(), action.tolist()) for each, action in zip(requests, actions, strict=True)]
 
 
-@pytest.fixture(scope="module", params=[0, 2], ids=["no workers", "2 threads"])
+@pytest.fixture(scope="module", params=[0, 1], ids=["no workers", "a process"])
 def server(folder: Path, request: pytest.FixtureRequest) -> Iterator[RunningServer]:
     with serving(folder, workers=request.param, max_batch_size=5, reload_interval=0) as server:
         yield server
@@ -348,12 +348,13 @@ def test_health_and_metrics(folder: Path, tmp_path: Path) -> None:
 def test_worker_processes_are_replaced(folder: Path, known: Known, tmp_path: Path) -> None:
     for file in folder.iterdir():
         shutil.copyfile(file, tmp_path / file.name)
-    with serving(tmp_path, workers=2, worker_type="process") as server, RawClient(server.port) as client:
+    with serving(tmp_path, workers=2) as server, RawClient(server.port) as client:
         for line, action in known:
             assert client.ask(line)["action"] == action
-        for worker in server.server._workers._all:
-            for number in worker._executor._processes:  # type: ignore[attr-defined]
-                os.kill(number, signal.SIGKILL)
+        for pool in server.server.batcher._pools:
+            (worker,) = pool._workers
+            assert worker._process is not None
+            worker._process.kill()
         for line, action in known:
             assert client.ask(line)["action"] == action
         shutil.copyfile(folder / "nh2.fighter", tmp_path / "other.fighter")

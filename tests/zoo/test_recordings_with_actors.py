@@ -30,7 +30,6 @@ NhEnv:
     - sb3_pvp.callbacks.MaskableCheckpointCallback
     - sb3_pvp.callbacks.LeagueCallback: { snapshot_every: 1, anchors: { baseline: 1500 } }
     - sb3_pvp.callbacks.SelfPlayCallback: { self_play: 0.5, past: 0.25 }
-    - sb3_pvp.callbacks.EloCallback
     - sb3_pvp.callbacks.EpisodeLogCallback
     - sb3_pvp.callbacks.EpisodeMetricsCallback
     - sb3_pvp.callbacks.FightMetricsCallback

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import argparse
 import importlib
+import inspect
+import re
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from sb3_pvp import zoo
 from sb3_pvp.algorithms import presets as hyperparams
 from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.zoo.manager import PvpExperimentManager
-from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
+from sb3_pvp.zoo import front_ends
+from sb3_pvp.zoo.manager import PvpExperimentManager, WorkerVecEnv
 
 
 def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:
@@ -98,11 +102,23 @@ def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
     assert experiment.create_envs(1).get_attr("settings")[0].opponent == "noop"
 
 
+def test_a_run_that_cannot_begin_removes_its_own_folder_only(tmp_path: Path) -> None:
+    experiment = manager(tmp_path / "logs", verbose=0, hyperparams={"gama": 1})
+    taken = tmp_path / "logs/maskable_ppo/NhEnv_1"  # meanwhile, by another process
+    taken.mkdir(parents=True)
+    with pytest.raises(Refusal, match="gama"):
+        experiment.setup_experiment()
+    experiment = manager(tmp_path / "logs", verbose=0, hyperparams={"env_kwargs.opponent": "nobody"})
+    with pytest.raises(Refusal, match="nobody"):
+        experiment.setup_experiment()
+    assert [*taken.parent.iterdir()] == [taken]
+
+
 @pytest.mark.parametrize(
     ("command", "error"),
     [
         (["trian"], "unknown command 'trian' (did you mean 'train'?). Known: "),
-        ([], "no command given. Known: train, enjoy, record_video, record_training, plots, push"),
+        ([], "no command given. Known: train, enjoy, record_video, plots"),
     ],
 )
 def test_an_unknown_command_is_one_line_and_exit_code_2(command: list[str], error: str) -> None:
@@ -117,14 +133,27 @@ def test_importing_the_commands_imports_none_of_what_they_need() -> None:
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
-def test_our_own_commands_work_beside_the_line_for_those_of_rl_zoo3(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", "import rl_zoo3.train, rl_zoo3.enjoy; "])
+def test_our_own_commands_work_beside_the_line_for_those_of_rl_zoo3(before: str, tmp_path: Path) -> None:
     (tmp_path / "custom_envs.py").write_text("import sb3_pvp.zoo.custom_envs\n")
     check = (
-        "from sb3_pvp.zoo import install; install(); import rl_zoo3.train as stock; "
-        "assert stock.ExperimentManager.__name__ == 'PvpExperimentManager'"
+        f"{before}from sb3_pvp.zoo import install; install(); import rl_zoo3.train, rl_zoo3.enjoy; "
+        "assert rl_zoo3.train.ExperimentManager.__name__ == 'PvpExperimentManager'; "
+        "assert rl_zoo3.enjoy.get_model_path.__module__.startswith('sb3_pvp.')"
     )
     run = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", ["train", "enjoy"])
+def test_the_options_are_those_of_rl_zoo3(name: str) -> None:
+    zoo.install()
+    module, seen = importlib.import_module(f"rl_zoo3.{name}"), ArgumentParser.parse_args
+    parser = front_ends._stock_parser(name)
+    options = {option for action in parser._actions for option in action.option_strings}
+    source = inspect.getsource(getattr(module, name))
+    assert options - {"-h", "--help"} == set(re.findall(r'"(--?[A-Za-z][\w-]*)"[,)]', source))
+    assert module.argparse is argparse and ArgumentParser.parse_args is seen, "nothing is left behind"
 
 
 def test_a_broken_installation_is_no_import_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def compiled_games() -> None:
             ["-params", "policy_kwargs.net_arch:'abc'"],
             "an architecture is a list of sizes, or {'layers': [...]}, got 'abc'",
         ),
-        (["-params", "policy_kwargs.head_arch:5"], "impossible policy_kwargs"),
+        (["-params", "policy_kwargs.head_arch:5"], "an architecture is a list of sizes, or {'layers': [...]}, got 5"),
         (["-params", "policy_kwargs:'dict(net_arc=[8])'"], "'net_arc' (did you mean 'net_arch'?)"),
         (["-params", "policy_kwargs:'dict(net_arch='"], "policy_kwargs must be a mapping, or Python for one"),
         (["-params", "env_wrapper:'gymnasium.wrappers.TimeLimitt'"], "'gymnasium.wrappers' has no attribute 'TimeLim"),
@@ -72,12 +72,15 @@ def compiled_games() -> None:
         (["--env-kwargs", "opponent:noop"], "take NAME:VALUE with a Python VALUE"),
         (["--env-kwargs", "opponent:'lost.zip'"], "lost.zip"),
         (["--eval-env-kwargs", "opponent:'nop'"], "unknown opponent 'nop' (did you mean 'noop'?)"),
-        (["-params", "callback:'EloCallback'"], f"unknown callback 'EloCallback' (did you mean '{CALLBACKS}EloCal"),
-        (["-params", f"callback:'{CALLBACKS}EloCalback'"], f"(did you mean '{CALLBACKS}EloCallback'?)"),
+        (
+            ["-params", "callback:'LeagueCallback'"],
+            f"unknown callback 'LeagueCallback' (did you mean '{CALLBACKS}",
+        ),
+        (["-params", f"callback:'{CALLBACKS}LeagueCalback'"], f"(did you mean '{CALLBACKS}LeagueCallback'?)"),
         (["-params", "callback:'my.own.Callback'"], "unknown callback 'my.own.Callback' (No module named 'my')"),
-        (["-params", f"callback:[{{'{CALLBACKS}EloCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
+        (["-params", f"callback:[{{'{CALLBACKS}LeagueCallback': {{'directry': 1}}}}]"], "(did you mean 'directory'?)"),
         (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': {{'snapshot_every': 0}}}}"], "snapshot_every must be"),
-        (["-params", f"callback:{{'{CALLBACKS}EloCallback': 3}}"], "must be a mapping, got 3"),
+        (["-params", f"callback:{{'{CALLBACKS}LeagueCallback': 3}}"], "must be a mapping, got 3"),
         (
             ["-params", f"callback:{{'{CALLBACKS}SelfPlayCallback': {{'opponent_options': {{'past': 3}}}}}}"],
             "opponent_options.past should be a valid dictionary, got 3",
@@ -86,6 +89,9 @@ def compiled_games() -> None:
             ["-params", f"callback:{{'{CALLBACKS}ExploiterCallback': {{'preset': {{'callback': 'foo.Bar'}}}}}}"],
             "unknown callback 'foo.Bar'",
         ),
+        (["--vec-env", "subproc", "--env-kwargs", "opponent:'nobody'"], "unknown opponent 'nobody'"),
+        (["--vec-env", "subproc", "-params", "env_wrapper:'gymnasium.wrappers.TimeLimit'"], "missing 1 required"),
+        (["-optimize", "--env-kwargs", "opponent:'nobody'"], "unknown opponent 'nobody'"),
         (["-conf", "lost.yml"], "lost.yml"),
         (["-conf", "nosuchpackage"], "-conf takes a yaml file, or a Python module with hyperparams"),
         (["-conf", "json"], "-conf takes a yaml file, or a Python module with hyperparams"),
@@ -128,7 +134,7 @@ def test_bad_usage(arguments: list[str], message: str, tmp_path: Path, capsys: p
         ),
         ({"import": [], "n_timesteps": 64}, "have no policy"),
         ({"import": ["Coer"]}, "unknown preset 'Coer' (did you mean 'Core'?)"),
-        ({"callback": [{f"{CALLBACKS}EloCallback": None, "x": 1}]}, "one name with its arguments"),
+        ({"callback": [{f"{CALLBACKS}LeagueCallback": None, "x": 1}]}, "one name with its arguments"),
     ],
 )
 def test_files_are_checked_as_well(
@@ -139,7 +145,7 @@ def test_files_are_checked_as_well(
     with pytest.raises(SystemExit):
         zoo.train([*NH, "-conf", str(path), "-f", str(tmp_path / "runs")])
     out, err = capsys.readouterr()
-    assert message in err and err.count("\n") == 1 and out.count("\n") < 5, (
+    assert message in err and err.count("\n") == 1 and out.count("\n") < 6, (
         "the error is not lost among hyperparameters"
     )
 
@@ -185,7 +191,6 @@ def begin(folder: Path, callback: dict[str, object]) -> None:
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0}}, "a share of target opponents needs targets"),
         ({f"{CALLBACKS}SelfPlayCallback": {"target": 1.0, "targets": ["/no/such.zip"]}}, "no model file /no/such.zip"),
         ({f"{CALLBACKS}SelfPlayCallback": {"self_play": 0.25}}, "self-play needs an even number of rows"),
-        ({f"{CALLBACKS}EloCallback": {}}, "list LeagueCallback before EloCallback"),
         ({"raising.Raising": {"error": "ValueError", "at": "init"}}, "wrong at init"),
         ({"raising.Raising": {"error": "FileNotFoundError", "at": "rollout"}}, "wrong at rollout"),
     ],

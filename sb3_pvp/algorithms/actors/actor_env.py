@@ -35,7 +35,7 @@ _IDENTITY = {"kind": "ActorVecEnv", "version": 1}
 #: Methods of environments whose names begin so change settings: they return nothing and hold until the next such call.
 _SETTINGS = ("set_", "enable_")
 _LEAST_ROWS = 4  #: Of an actor.
-FleetFactory = Callable[[Sequence[ActorSpec], Layout, Layout], Fleet]
+FleetFactory = Callable[[Sequence[ActorSpec], Layout], Fleet]
 
 
 class PlayedStep(NamedTuple):
@@ -44,7 +44,7 @@ class PlayedStep(NamedTuple):
     obs: Any
     obs_tensor: Any
     actions: NDArray[np.int64]
-    values: th.Tensor  #: NaN where they are computed later.
+    values: th.Tensor | None  #: ``None``: they are computed after the last step.
     log_probs: th.Tensor
     action_masks: NDArray[np.bool_] | None
     new_obs: Any
@@ -69,7 +69,7 @@ class Rollout(NamedTuple):
     """A finished rollout; the arrays are valid until the next one starts."""
 
     arrays: Arrays
-    infos: dict[int, dict[int, dict[str, Any]]]  #: By step and row.
+    infos: list[list[dict[str, Any]]]  #: By step and row.
     rows: NDArray[np.int64]  #: The rows that were played: all but those of lost actors.
     begun: NDArray[np.int64]  #: The rows whose episodes have begun with this rollout.
 
@@ -81,15 +81,12 @@ class Rollout(NamedTuple):
         for step in range(n_steps):
             rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
             rewards[lost], dones[lost] = 0.0, False
-            infos: list[dict[str, Any]] = [{} for _ in range(num_rows)]
-            for row, info in self.infos.get(step, {}).items():
-                infos[row] = info
+            infos = self.infos[step]
             actions, masks = arrays["actions"][step], arrays["action_masks"][step]
             log_probs = th.from_numpy(arrays["log_probs"][step])
-            values = th.full_like(log_probs, th.nan)
             obs, new_obs = self._observation(step), self._observation(step + 1)
             tensors = {key: th.from_numpy(part) for key, part in obs.items()}
-            yield PlayedStep(obs, tensors, actions, values, log_probs, masks, new_obs, rewards, dones, infos)
+            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
 
     def _observation(self, step: int) -> dict[str, NDArray[Any]]:
         """Returns the observation before a step; the one after the last step is a copy, which stays valid."""
@@ -132,15 +129,10 @@ class ActorVecEnv(VecEnvWrapper):
         specs = [
             ActorSpec(own.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
         ]
-        space, num_heads = venv.observation_space, len(getattr(policy, "head_sizes", ()))
+        space = venv.observation_space
         assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
-        inputs: Layout = {
-            "weights": (packed_weights(policy).shape, np.dtype(np.uint8)),
-            "is_greedy": ((n_steps,), np.dtype(np.bool_)),
-            "uniforms": ((n_steps, venv.num_envs, num_heads), np.dtype(np.float32)),
-        }
         masks = spaces.flatdim(space["action_mask"])
-        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs), inputs)
+        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs))
         self._end = finalize(self, self._fleet.close)
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
@@ -175,7 +167,7 @@ class ActorVecEnv(VecEnvWrapper):
             arrays, reports = self._fleet.wait()
         finally:
             self.is_collecting = False
-        infos: dict[int, dict[int, dict[str, Any]]] = {}
+        infos: list[list[dict[str, Any]]] = [[{} for _ in range(self.num_envs)] for _ in range(self.n_steps)]
         played, begun = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for rows, report in zip(self.rows, reports, strict=True):
             if report is None:
@@ -183,7 +175,7 @@ class ActorVecEnv(VecEnvWrapper):
             played.append(np.arange(rows.start, rows.stop))
             begun += [played[-1]] if report.is_new else []
             for step, row, info in report.infos:
-                infos.setdefault(step, {})[rows.start + row] = info
+                infos[step][rows.start + row] = info
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
 
     def steps(self, rollout: Rollout) -> Iterator[PlayedStep]:
@@ -221,27 +213,26 @@ class ActorVecEnv(VecEnvWrapper):
     ) -> list[Any]:
         """Calls a method of the environments, see the class."""
         rows = [*self._get_indices(indices)]
+        own = [[row - part.start for row in rows if part.start <= row < part.stop] for part in self.rows]
         if method_name.startswith(_SETTINGS) and not method_kwargs:
-            for index, part in enumerate(self.rows):
-                own = None if indices is None else [row - part.start for row in rows if part.start <= row < part.stop]
-                if own != []:
-                    call = EnvCall(method_name, own, method_args)
-                    self._calls[index].append(call)
-                    self._settings[index] = [*_without(self._settings[index], call), call]
+            for index in [index for index, given in enumerate(own) if given]:
+                call = EnvCall(method_name, None if indices is None else own[index], method_args)
+                self._calls[index].append(call)
+                self._settings[index] = [*_without(self._settings[index], call), call]
             return [None] * len(rows)
-        calls, asked = self._taken_calls(), {}
-        for index, part in enumerate(self.rows):
-            if own := [row - part.start for row in rows if part.start <= row < part.stop]:
-                asked[index] = (calls[index], method_name, own, method_args, method_kwargs)
-            elif calls[index]:
-                asked[index] = (calls[index], method_name, [], method_args, method_kwargs)
+        calls = self._taken_calls()
+        asked = {
+            index: (calls[index], method_name, given, method_args, method_kwargs)
+            for index, given in enumerate(own)
+            if given or calls[index]
+        }
         answers, results = self._fleet.call("env_method", asked), dict[int, Any]()
-        for index, given in asked.items():
-            own = [self.rows[index].start + row for row in given[2]]
-            if index not in answers:
+        for index in asked:
+            found = [self.rows[index].start + row for row in own[index]]
+            if index not in answers:  # its actor is lost
                 self._set_up(index)
-                answers[index] = self.venv.env_method(method_name, *method_args, indices=own, **method_kwargs)
-            results |= zip(own, answers[index], strict=True)
+                answers[index] = self.venv.env_method(method_name, *method_args, indices=found, **method_kwargs)
+            results |= zip(found, answers[index], strict=True)
         return [results[row] for row in rows]
 
     def _set_up(self, index: int) -> None:

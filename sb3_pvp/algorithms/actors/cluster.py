@@ -9,7 +9,6 @@ from typing import Any
 
 from sb3_pvp.common.stop_signals import kept
 
-NAMESPACE = "sb3_pvp"  #: Of our actors in Ray.
 #: CPUs of an actor; it uses one thread.
 CPUS_PER_ACTOR = 1.0
 
@@ -33,7 +32,7 @@ def connect() -> Any:
     if not ray.is_initialized():
         _check_address(os.environ.get("RAY_ADDRESS", ""))
         with kept():  # Ray exits at once at SIGTERM
-            ray.init(namespace=NAMESPACE, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 
 

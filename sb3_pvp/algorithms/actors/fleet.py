@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import cloudpickle
 import numpy as np
@@ -32,6 +32,25 @@ Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 #: Rows that a product leaves over from a multiple of this may have other bits, and depend on how many actors there are.
 _FULL_ROWS = 16
 OBSERVATIONS, LAST = "observations.", "last."  #: Before the key of a part of the observation.
+
+
+@dataclass
+class Patience:
+    """When an actor counts as hanging, by how long the others took before."""
+
+    #: So many times as long as the slowest answer until now, and at least so many seconds.
+    FACTOR: ClassVar = 10.0
+    LEAST: ClassVar = 60.0
+    #: Seconds before a rollout was played: processes start, and Numba may compile.
+    FIRST: ClassVar = 600.0
+
+    rollout: float = 0.0  #: Of the slowest rollout, in seconds.
+    #: Of the slowest call: an actor in place of a lost one begins like the first reset, which may take long.
+    call: float = 0.0
+
+    def seconds(self) -> float:
+        """Returns how long to wait for an answer."""
+        return max(self.FACTOR * max(self.rollout, self.call), self.LEAST) if self.rollout else self.FIRST
 
 
 class EnvCall(NamedTuple):
@@ -152,6 +171,7 @@ class Actor:
     def collect(self, request: RolloutRequest, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
         is_new, self._is_new = self._is_new, False
+        # Before the calls: whoever resumes from here makes them again.
         with suppress(NotImplementedError):  # not all worlds have one
             self._start = self.get_state(())
         self.make(request.calls)

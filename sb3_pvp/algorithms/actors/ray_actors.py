@@ -9,9 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any, Protocol
-from uuid import uuid4
 from weakref import finalize
 
 import cloudpickle
@@ -20,15 +18,21 @@ from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory
 from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR, connect, room_for_actors
-from sb3_pvp.algorithms.actors.fleet import ActorSpec, Arrays, EnvCall, Layout, Report, RolloutRequest, part_of
+from sb3_pvp.algorithms.actors.fleet import (
+    ActorSpec,
+    Arrays,
+    EnvCall,
+    Layout,
+    Patience,
+    Report,
+    RolloutRequest,
+    part_of,
+)
 from sb3_pvp.algorithms.actors.remote_actor import Learner, ModelFiles, RemoteActor
 from sb3_pvp.common.arguments import AT_LEAST_0, COUNT
+from sb3_pvp.common.waiting import MAX_LOSSES
 from sb3_pvp.game import WorldError
 
-#: An actor hangs when it takes this many times as long as the slowest rollout so far, and at least so many seconds.
-PATIENCE, LEAST_PATIENCE = 5.0, 20.0
-#: An actor that is lost so often without a rollout in between would be lost for ever.
-MAX_LOSSES = 3
 #: Seconds between looks for actors that hang, and until the user is told what a start waits for.
 _LOOK, _SILENCE = 1.0, 30.0
 #: Ray would kill the child processes of an actor that ends, but these clean up after it: they stop its server and log
@@ -56,7 +60,6 @@ class RayActors:
     Args:
         specs: of the actors.
         arrays: of a rollout in all rows.
-        inputs: the arrays of a `RolloutRequest` in all rows.
         num_cpus: CPUs that Ray reserves for each of them.
 
     Raises:
@@ -65,9 +68,7 @@ class RayActors:
         WorldError: also from the methods, if an actor is lost again and again.
     """
 
-    def __init__(
-        self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout, num_cpus: float = CPUS_PER_ACTOR
-    ) -> None:
+    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, num_cpus: float = CPUS_PER_ACTOR) -> None:
         self._ray = ray = connect()
         self._rows, self._learner = [spec.rows for spec in specs], Learner.here()
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self._learner.node, soft=False)
@@ -76,12 +77,11 @@ class RayActors:
         # SPREAD: by default Ray fills one node before it uses the next.
         make = ray.remote(num_cpus=num_cpus, scheduling_strategy="SPREAD", runtime_env={"env_vars": _SPARE_CHILDREN})
         self._class = make(RemoteActor)
-        self._names = (f"{uuid4().hex[:8]}-{number}" for number in count())
         self._arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()}
         self._packed = [ray.put(cloudpickle.dumps(spec)) for spec in specs]
         self._requests: Sequence[RolloutRequest] = ()
         self._playing: dict[Any, _Seat] = {}
-        self._slowest = self._slowest_call = self._began = 0.0
+        self._patience, self._began = Patience(), 0.0
         self.settings: Callable[[int], Sequence[EnvCall]] = lambda index: ()
         self._seats = [_Seat(index, *self._started(index)) for index in range(len(specs))]
         self._close = finalize(self, _end, ray, self._seats, self._files)
@@ -91,6 +91,7 @@ class RayActors:
         """See `Fleet.start`; actors that have not started yet do not take part."""
         self._requests = requests
         self._await_starts(1)
+        # In Ray's store, weights travel to each node once, however many actors it has.
         weights, self._began = self._ray.put(requests[0].weights), time.monotonic()
         self._playing = {
             seat.handle.collect.remote(replace(request, weights=request.weights[:0]), weights, self._due(seat)): seat
@@ -107,7 +108,7 @@ class RayActors:
                     part[...] = played[name]
                 reports[seat.index] = report
             if reports:
-                self._slowest = max(self._slowest, time.monotonic() - self._began)
+                self._patience.rollout = max(self._patience.rollout, time.monotonic() - self._began)
             else:
                 self.start(self._requests)
         return self._arrays, [reports.get(seat.index) for seat in self._seats]
@@ -130,7 +131,7 @@ class RayActors:
         answers = {seat.index: answer for seat, answer in self._answers(asked)}
         if name == "get_state" and len(answers) < len(arguments):
             raise NotImplementedError("the episodes of an actor are lost, and there is no other one yet")
-        self._slowest_call = max(self._slowest_call, time.monotonic() - self._began)
+        self._patience.call = max(self._patience.call, time.monotonic() - self._began)
         return answers
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class RayActors:
         """Starts an actor; returns it, and a reference that is ready when it is."""
         views = part_of(self._arrays, self._rows[index])
         layout = {name: (view.shape, view.dtype) for name, view in views.items()}
-        actor = self._class.options(name=next(self._names)).remote(self._learner, self._files, layout)
+        actor = self._class.remote(self._learner, self._files, layout)
         return actor, actor.make.remote(self._packed[index])
 
     def _await_starts(self, least: int) -> None:
@@ -180,8 +181,6 @@ class RayActors:
     def _answers(self, asked: Mapping[Any, _Seat]) -> Iterator[tuple[_Seat, Any]]:
         """Yields answers as they come; lost actors are replaced, and do not answer."""
         waiting = dict(asked)
-        # Also the slowest call: an actor in place of a lost one begins like the first reset, which may take long.
-        patience = max(PATIENCE * max(self._slowest, self._slowest_call), LEAST_PATIENCE)
         while waiting:
             for reference in self._ready([*waiting], _LOOK):
                 seat = waiting.pop(reference)
@@ -192,7 +191,7 @@ class RayActors:
                 else:
                     seat.losses = 0
                     yield seat, answer
-            if self._slowest and time.monotonic() - self._began > patience:
+            if time.monotonic() - self._began > self._patience.seconds():
                 while waiting:
                     self._replace(waiting.popitem()[1], "hangs")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.fleet import Actor, Arrays, EnvCall, Layout, Report, RolloutRequest
-from sb3_pvp.policies.files import model_opponent
+from sb3_pvp.policies.files import model_files
 from sb3_pvp.policies.files.shipped import find_model
 
 VERSION = version("sb3-pvp")
@@ -69,24 +69,23 @@ class ModelFiles:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._kept: OrderedDict[str, tuple[tuple[int, ...], Any]] = OrderedDict()
+        self._put = lru_cache(KEPT_FILES)(_put)
 
     def read(self, path: str) -> tuple[str, str, list[Any]]:
         """Returns version and name of a file, and in a list a reference to its bytes; raises `FileNotFoundError`.
 
         Each node gets the bytes once, however many actors it has.
         """
-        import ray
-
         file = find_model(path, self._folder)
         status = file.stat()
-        version = status.st_ino, status.st_mtime_ns, status.st_size
-        if self._kept.get(path, (None,))[0] != version:
-            self._kept[path] = version, ray.put(file.read_bytes())
-        self._kept.move_to_end(path)
-        if len(self._kept) > KEPT_FILES:
-            self._kept.popitem(last=False)
-        return "-".join(map(str, version)), file.name, [self._kept[path][1]]
+        version = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+        return version, file.name, [self._put(file, version)]
+
+
+def _put(file: Path, version: str) -> Any:
+    import ray
+
+    return ray.put(file.read_bytes())
 
 
 class FetchedFiles:
@@ -101,7 +100,7 @@ class FetchedFiles:
         self._known.clear()
 
     def find(self, path: str | Path) -> Path:
-        """Returns the local copy of a file, see `sb3_pvp.policies.files.model_opponent.find_file`."""
+        """Returns the local copy of a file, see `sb3_pvp.policies.files.model_files.find_file`."""
         import ray
 
         wanted = str(path)
@@ -133,7 +132,7 @@ class RemoteActor:
         # Not when this object is made: Ray would hide an error there.
         if not self._learner.join():
             self._fetched = FetchedFiles(self._files)
-            model_opponent.find_file = self._fetched.find
+            model_files.find_file = self._fetched.find
         th.set_num_threads(1)
         self._out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._layout.items()}
         self._actor = Actor(cloudpickle.loads(packed))

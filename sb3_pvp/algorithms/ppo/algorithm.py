@@ -1,53 +1,71 @@
-"""`PvpPPO`: MaskablePPO for long self-play runs."""
+"""`PvpPPO`: MaskablePPO for long self-play runs.
+
+The order of events, which stands here from top to bottom; what they compute is in the modules beside this one:
+
+1. `learn`: actors begin, if there are any, and callbacks register. Then by turns, as in SB3:
+2. `collect_rollouts`: a loaded run resumes, schedules move on, callbacks hear of it (`_begin_rollout`); steps fill the
+   buffer (`_play`, or actors), then values, normalised rewards and advantages (`_finish_rollout`).
+3. `train`: the rollout becomes gradients (`update.PpoUpdate`), and counts as trained.
+"""
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import fields
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule, obs_as_tensor
+from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep
+from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
-from sb3_pvp.algorithms.ppo.buffers import REUSED
-from sb3_pvp.algorithms.ppo.collection import MAX_WIDTH_FOR_ONE_THREAD, RolloutCollection
-from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer
-from sb3_pvp.algorithms.ppo.rollout_log import record
-from sb3_pvp.algorithms.ppo.update import PpoUpdate, UpdateLog, read_buffer
-from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt
+from sb3_pvp.algorithms.ppo.actor_choice import with_actors
+from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
+from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
+from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
+from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.cores import num_cores
-from sb3_pvp.common.names import arguments_of, require_all_known
+from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
-from sb3_pvp.common.value_checks import check_mask
 from sb3_pvp.game import is_installed
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK
+from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
-from sb3_pvp.policies.precision import AUTO as PRECISION_AUTO
-from sb3_pvp.policies.precision import check_precision, resolve_precision
+from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
+from sb3_pvp.policies.networks import check_precision, resolve_precision
 
 Self = TypeVar("Self", bound="PvpPPO")
 
+#: Up to this width, synchronising threads takes longer than computing a layer.
+MAX_WIDTH_FOR_ONE_THREAD = 256
 #: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
 _LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
 
 
-class PvpPPO(RolloutCollection):
+class PvpPPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
 
     With default arguments it computes the same as MaskablePPO (training.md §6, §7).
@@ -56,14 +74,13 @@ class PvpPPO(RolloutCollection):
       learning), ``batch_size``, ``max_grad_norm``, ``gradient_accumulation_steps`` and ``eps_greedy`` may each be a
       schedule of `sb3_pvp.common.schedules`, or its config. Schedules are functions of `trained_rollouts`, the number
       of finished rollouts; the attribute of the same name holds the current value.
-    - A policy whose ``has_statistics`` is false does not learn from a rollout: it only collects statistics.
+    - A policy whose ``has_statistics`` is false only collects statistics in a rollout, and does not learn.
     - After `load`, ``learn(..., reset_num_timesteps=False)`` continues exactly as if the run had never stopped, if the
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
       the start of that rollout. ``reset_num_timesteps=True`` starts a new run.
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
-    - With an `AutoregressivePolicy`, the critic runs once at the end of a rollout and not at each step: the local
-      ``values`` that SB3 shows to callbacks is NaN, those of ``on_rollout_end`` are in ``rollout_buffer.values``. So it
-      is for all policies with actors.
+    - With an `AutoregressivePolicy`, or actors, the critic runs once at the end of a rollout: the local ``values`` that
+      SB3 shows to callbacks is ``None``; at ``on_rollout_end`` they are in ``rollout_buffer.values``.
     - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
 
     Args:
@@ -73,9 +90,8 @@ class PvpPPO(RolloutCollection):
         normalize_reward: divide rewards by the running standard deviation of discounted returns (training.md §6.2 c).
             Logged episode rewards remain raw.
         precision: ``"bf16"`` computes the products of hidden layers in bfloat16 while learning, with an
-            `AutoregressivePolicy`; ``"fp32"`` everything in float32. ``"auto"`` measures once, before the model first
-            learns, and takes bfloat16 if the layers are wide and it is clearly faster on this machine; then the
-            attribute, which is saved, holds the choice.
+            `AutoregressivePolicy`; ``"fp32"`` everything in float32; ``"auto"`` measures once, before the model first
+            learns, which is clearly faster on this machine: then the attribute, which is saved, holds the choice.
         actors: processes that play the rollouts, each with an equal part of the rows of a `sb3_pvp.envs.PvpVecEnv`; 0:
             this process plays them itself; ``"auto"``: one per core, if `learn` is to last long enough.
         synchronous: with actors, learn from a rollout before the next one begins, so that results and `save` are
@@ -87,6 +103,14 @@ class PvpPPO(RolloutCollection):
         ValueError: for an unknown argument, a hyperparameter out of range, or an invalid schedule.
     """
 
+    #: Packed state of the run for exact resume; consumed by the first rollout after `load`.
+    training_state: bytes | None = None
+    #: State of the run at the start of the current rollout; ``None`` after learning.
+    _rollout_start: resumable.State | None = None
+    #: The buffer for all rows, while `rollout_buffer` is without those of lost actors.
+    _whole_buffer: Any = None
+    #: Makes what runs the actors; not saved.
+    fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
     description: dict[str, Any] | None = None
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
@@ -109,13 +133,12 @@ class PvpPPO(RolloutCollection):
         require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
+        self.eps_greedy: Any = eps_greedy
         self.normalize_reward = normalize_reward
         self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
-        self.eps_greedy: Any = eps_greedy
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
         self.schedules: dict[str, Schedule] = {}  #: Hyperparameters that are functions of `trained_rollouts`.
-        # From the environments, or ``None`` if they do not have them; saved with the model.
         self.frame_ages: tuple[int, ...] | None = None  #: Ages of the frames in an observation, in ticks.
         self.game: str | None = None  #: The game, as `sb3_pvp.game.find_game` takes it.
         self.reset_params: dict[str, Any] | None = None  #: The game's reset parameters.
@@ -133,15 +156,14 @@ class PvpPPO(RolloutCollection):
         POSITIVE.check(n_steps=self.n_steps)
         known = arguments_of(self.policy_class, without=("observation_space", "action_space", "lr_schedule"))
         require_all_known(f"argument of {self.policy_class.__name__}", self.policy_kwargs, known)
-        given = {name: getattr(self, name) for name in RANGES}
-        self.schedules |= {name: parse_schedule(value) for name, value in given.items() if is_schedule(value)}
-        self._apply_schedules()
+        for name in RANGES:
+            if is_schedule(given := getattr(self, name)):
+                self.schedules[name] = parse_schedule(given)
+            elif name not in self.schedules:
+                setattr(self, name, value_at(name, given))
+        self._apply_schedules(self.trained_rollouts)
         super()._setup_model()
-        buffer: Any = self.rollout_buffer
-        if type(buffer) in REUSED:  # by default; another class that the user has chosen stays
-            sizes = {name: getattr(buffer, name) for name in ("device", "gamma", "gae_lambda", "n_envs")}
-            own_class: Any = REUSED[type(buffer)]
-            self.rollout_buffer = own_class(self.n_steps, self.observation_space, self.action_space, **sizes)
+        self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
@@ -157,81 +179,25 @@ class PvpPPO(RolloutCollection):
         if isinstance(contract, Contract) and contract.action_space == self.action_space and not is_installed(contract):
             self.policy_kwargs = {**self.policy_kwargs, "contract": contract}
 
-    def _apply_schedules(self) -> None:
-        """Sets the hyperparameters to their values at `trained_rollouts`."""
-        for name in RANGES:
-            given = self.schedules.get(name, getattr(self, name))
-            setattr(self, name, value_at(name, given, self.trained_rollouts))
-        # SB3 wraps numbers into schedules only in _setup_model; train() calls them.
+    def _apply_schedules(self, trained_rollouts: int) -> None:
+        """Sets the hyperparameters that are schedules to their values after so many rollouts."""
+        for name, schedule in self.schedules.items():
+            setattr(self, name, value_at(name, schedule, trained_rollouts))
+        # SB3 wraps numbers into schedules only in _setup_model, but calls them in each learning phase.
         self._setup_lr_schedule()
         self.clip_range = FloatSchedule(self.clip_range)
 
     def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
         """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
         AT_LEAST_0.check(total_timesteps=total_timesteps)
-        is_small = self.device.type == "cpu" and self._width() <= MAX_WIDTH_FOR_ONE_THREAD
+        widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
+        is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
         threads = th.get_num_threads()
         th.set_num_threads(1 if is_small else threads)
         try:
             return super().learn(total_timesteps, *args, **kwargs)
         finally:
             th.set_num_threads(threads)
-
-    def train(self) -> None:
-        """Learns from the rollout in the buffer (training.md §7)."""
-        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
-        if isinstance(self.policy, AutoregressivePolicy):
-            self.policy.observe(samples.observations, samples.actions)
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        self._resolve_precision()
-        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
-        for name in ("clip_range", "clip_range_vf"):
-            if numbers[name] is not None:
-                numbers[name] = numbers[name](self._current_progress_remaining)
-        update = PpoUpdate(**numbers)
-        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
-        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
-        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
-        # AutoregressivePolicy applies the statistics of the rollout here.
-        self.policy.set_training_mode(False)
-        self._n_updates += len(log.epoch_starts)
-        self.num_updates += len(log.grad_norms)
-        self.trained_rollouts += 1
-        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
-            self._rollout_start = None
-        metrics = self._update_metrics(update, log)
-        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
-    def _resolve_precision(self) -> None:
-        """Replaces ``"auto"`` by what is faster here; a run that resumes elsewhere keeps it."""
-        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
-        if given != self.precision and self.verbose:
-            print(f"Learning with precision {self.precision}")
-
-    def _update_metrics(self, update: PpoUpdate, log: UpdateLog) -> dict[str, Any]:
-        """Returns the metrics of a learning phase, by tag without ``train/``."""
-        buffer = self.rollout_buffer
-        metrics = {
-            "total_steps": self.num_timesteps,
-            "trained_rollouts": self.trained_rollouts,
-            "epochs": len(log.epoch_starts),
-            "num_updates": len(log.grad_norms),
-            "batch_size": update.batch_size or buffer.rewards.size,
-            "grad_accum": update.gradient_accumulation_steps,
-            "max_grad_norm": update.max_grad_norm,
-            "entropy_coef": update.ent_coef,
-            "vf_coef": update.vf_coef,
-            "clip_coef": update.clip_range,
-            "clip_range": update.clip_range,
-        }
-        if update.clip_range_vf is not None:
-            metrics["clip_range_vf"] = update.clip_range_vf
-        if log.terms:
-            metrics |= log.metrics(getattr(self.policy, "head_ids", None))
-            metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        return metrics
 
     def _setup_learn(
         self,
@@ -245,28 +211,179 @@ class PvpPPO(RolloutCollection):
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
         normalizer = self.get_vec_normalize_env()
-        if normalizer is not None and normalizer.norm_obs and self.env.has_attr("match_settings"):
+        if normalizer and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
-        if isinstance(self.env, ActorVecEnv) and self.env.is_collecting:  # the last call was interrupted
-            self.env.wait()
-            self._last_obs = None
-        num_actors = self._num_actors(total_timesteps)
-        if num_actors and self.fleet_factory is LocalActors:
-            th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
-        if num_actors and not isinstance(self.env, ActorVecEnv):
-            self.env = ActorVecEnv(self.env, self.policy, self.n_steps, num_actors, self.fleet_factory)
-            self._last_obs = None  # the actors begin new episodes
+        self.env = with_actors(self, total_timesteps)
         if reset_num_timesteps:
             self.training_state = None
-        total_timesteps, callbacks = super()._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, *args, **kwargs
-        )
+        total, callbacks = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
         # Actors have no wrappers, and what rows of a lost actor show means nothing.
         if isinstance(self._last_obs, dict) and not isinstance(self.env, ActorVecEnv):
             check_mask(self._last_obs.get(ACTION_MASK, True))
-        if self.num_timesteps >= total_timesteps:  # no rollout will resume what callbacks were waiting for
-            self._resume(self.env)
-        return total_timesteps, callbacks
+        if self.num_timesteps >= total:  # no rollout will resume what callbacks were waiting for
+            resumable.resume(self, self.env)
+        return total, callbacks
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int, use_masking: bool = True
+    ) -> bool:
+        """Same as in MaskablePPO, plus actors, exact resume, ``eps_greedy`` and the metrics of the rollout."""
+        assert isinstance(rollout_buffer, (MaskableRolloutBuffer, MaskableDictRolloutBuffer)), "it cannot store masks"
+        log, rows = RolloutLog(), np.arange(env.num_envs)
+        values_later = isinstance(env, ActorVecEnv) or isinstance(self.policy, AutoregressivePolicy)
+        if isinstance(env, ActorVecEnv):
+            if not env.is_collecting:
+                self._start_actors(env, callback)
+            self._apply_schedules(self.trained_rollouts)  # again, if learning has come after the start
+            rollout = env.wait()
+            steps, rows = env.steps(rollout), rollout.rows
+            # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
+            self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
+        else:
+            if use_masking and not is_masking_supported(env):
+                raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
+            self._begin_rollout(env, callback)
+            steps = self._play(env, n_rollout_steps, use_masking, values_later)
+        if rollout_buffer.n_envs < env.num_envs:  # it was narrowed to the rows that the last rollout had
+            rollout_buffer = self._whole_buffer
+        rollout_buffer.reset()
+        # SB3 hands these to the buffer once and for all; here they may be schedules.
+        rollout_buffer.gamma, rollout_buffer.gae_lambda = self.gamma, self.gae_lambda
+        for n_steps, step in enumerate(steps):  # noqa: B007  # callbacks may read it
+            obs, obs_tensor, actions, values, log_probs, action_masks, new_obs, rewards, dones, infos = step
+            self.num_timesteps += len(rows)
+            # Callbacks read these locals by SB3's names, and may add to the rewards in place.
+            callback.update_locals(locals())
+            if not callback.on_step():
+                return False
+            ended = np.flatnonzero(dones)
+            self._update_info_buffer([infos[row] for row in ended], dones[ended])
+            log.add_step(rewards, dones, infos)  # raw rewards, so before bootstrapping
+            cut, last = truncated(ended, infos)
+            if cut:  # with the discounted value of what would have followed (training.md §6.2 b)
+                with th.no_grad():
+                    last_values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
+                rewards[cut] += self.gamma * self._to_raw_scale(last_values)
+            if isinstance(self.action_space, spaces.Discrete):
+                actions = actions.reshape(-1, 1)
+            known, starts = th.zeros_like(log_probs) if values is None else values, self._last_episode_starts
+            rollout_buffer.add(obs, actions, rewards, starts, known, log_probs, action_masks=action_masks)
+            self._last_obs, self._last_episode_starts = new_obs, dones
+        log.finalizing = time.perf_counter()
+        if isinstance(env, ActorVecEnv):
+            rollout_buffer.values[:] = env.values()
+        elif values_later:
+            compute_values(self.policy, rollout_buffer.observations, rollout_buffer.values)
+        self.rollout_buffer = self._whole_buffer = rollout_buffer
+        if len(rows) < env.num_envs:  # actors were lost
+            self.rollout_buffer = narrowed(rollout_buffer, rows)
+        self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
+        callback.update_locals(locals())
+        callback.on_rollout_end()
+        # Before there are statistics, the policy sees other features than after learning.
+        may_overlap = not self.synchronous and getattr(self.policy, "has_statistics", True)
+        if isinstance(env, ActorVecEnv) and may_overlap and self.num_timesteps < self._total_timesteps:
+            # For callbacks, matches and a checkpoint the next rollout has its own number. `train` learns from this one.
+            self.trained_rollouts += 1
+            self._start_actors(env, callback)
+            self._apply_schedules(self.trained_rollouts - 1)
+        return True
+
+    def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
+        """Resumes a loaded run, records where this rollout starts, moves the schedules and tells the callbacks."""
+        resumable.resume(self, env)
+        if isinstance(env, ActorVecEnv):
+            env.begin()
+        # Actors keep the state themselves, but in the first rollout of `learn`, callbacks may start new episodes.
+        keeps_start = isinstance(env, ActorVecEnv) and self.num_timesteps > self._num_timesteps_at_start
+        self._rollout_start = resumable.current_state(self, env, with_env=not keeps_start)
+        self._apply_schedules(self.trained_rollouts)
+        if env.has_attr("set_trained_rollouts"):
+            env.env_method("set_trained_rollouts", self.trained_rollouts)
+        self.policy.set_training_mode(False)
+        callback.on_rollout_start()
+
+    def _play(self, env: VecEnv, n_steps: int, use_masking: bool, values_later: bool) -> Iterator[PlayedStep]:
+        """Plays a rollout step by step, each from the observation that the last one has led to."""
+        # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
+        get_masks, policy = getattr(env, "action_masks", None) or partial(get_action_masks, env), self.policy
+        for _ in range(n_steps):
+            obs, action_masks = self._last_obs, get_masks() if use_masking else None
+            obs_tensor, is_greedy = obs_as_tensor(obs, self.device), self._draws_greedy()  # type: ignore[arg-type]
+            with th.no_grad():
+                if values_later:
+                    values = None
+                    actions, log_probs = policy.act(obs_tensor, is_greedy, action_masks)  # type: ignore[operator]
+                else:
+                    actions, values, log_probs = policy(obs_tensor, is_greedy, action_masks=action_masks)
+            taken = actions.cpu().numpy()
+            yield PlayedStep(obs, obs_tensor, taken, values, log_probs, action_masks, *env.step(taken))
+
+    def _draws_greedy(self) -> bool:
+        """Draws whether a step takes the most likely actions; with ``eps_greedy=0`` the random stream stays SB3's."""
+        return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
+
+    def _start_actors(self, env: ActorVecEnv, callback: BaseCallback) -> None:
+        """Lets the actors play a rollout, with the random numbers that `_play` would draw."""
+        self._begin_rollout(env, callback)
+        draws = Draws.empty(self.n_steps, env.num_envs, len(getattr(self.policy, "head_sizes", ())))
+        for step in range(self.n_steps):
+            draws.is_greedy[step] = self._draws_greedy()
+            if draws.uniforms.size and not draws.is_greedy[step]:
+                draws.uniforms[step] = th.rand(draws.uniforms.shape[1:]).numpy()
+        env.start(draws)
+
+    def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
+        """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
+        raw = values.cpu().numpy().flatten()
+        return raw * np.float32(self.reward_normalizer.std) if self.normalize_reward else raw
+
+    def _finish_rollout(self, log: RolloutLog, last_obs: Any, dones: NDArray[np.bool_]) -> None:
+        """Normalises rewards and computes advantages (training.md §6.2 c, d); given is what the last step led to."""
+        buffer = self.rollout_buffer
+        with th.no_grad():
+            last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
+        if self.normalize_reward:
+            raw_values = self._to_raw_scale(last_values)
+            returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
+            self.reward_normalizer.update(returns)
+            buffer.rewards = self.reward_normalizer(buffer.rewards)
+            record(self.logger, "rollout", self.reward_normalizer.metrics(buffer.rewards))
+        buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
+        numbers = {name: getattr(self, name) for name in ("eps_greedy", "gamma", "gae_lambda")}
+        record(self.logger, "rollout", log.metrics(buffer) | numbers)
+
+    def train(self) -> None:
+        """Learns from the rollout in the buffer (training.md §7)."""
+        started, samples = time.perf_counter(), read_buffer(self.rollout_buffer)
+        if isinstance(self.policy, AutoregressivePolicy):
+            # Of the whole rollout at once, whoever has played it: `act` collects none.
+            self.policy.observe(samples.observations, samples.actions)
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        given, self.precision = self.precision, resolve_precision(self.precision, self.policy)
+        if given != self.precision and self.verbose:
+            print(f"Learning with precision {self.precision}")
+        numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
+        for name in ("clip_range", "clip_range_vf"):
+            if numbers[name] is not None:
+                numbers[name] = numbers[name](self._current_progress_remaining)
+        update = PpoUpdate(**numbers)
+        n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
+        is_stale = isinstance(self.env, ActorVecEnv) and not self.synchronous
+        log = update.run(samples, n_epochs, renew_log_probs=is_stale)
+        # AutoregressivePolicy applies the statistics of the rollout here.
+        self.policy.set_training_mode(False)
+        self._n_updates += len(log.epoch_starts)
+        self.num_updates += len(log.grad_norms)
+        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
+            # Otherwise the next rollout has begun already, which has counted this one.
+            self.trained_rollouts += 1
+            self._rollout_start = None
+        metrics = log.metrics(update, self.rollout_buffer)
+        metrics |= {"total_steps": self.num_timesteps, "trained_rollouts": self.trained_rollouts}
+        record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def save(
         self,
@@ -280,10 +397,7 @@ class PvpPPO(RolloutCollection):
         """
         exclude, pending = set(exclude or ()), self.training_state
         if pending is None and "training_state" not in exclude:
-            state = self._rollout_start
-            if state is None and self.env is not None and self._last_obs is not None:  # None before the first reset
-                state = resumable.current_state(self, self.env)
-            self.training_state = None if state is None else resumable.pack(resumable.completed(state, self.env))
+            self.training_state = resumable.packed(self)
         self.description = None
         with suppress(ValueError):  # such a model cannot be loaded without unpickling
             self.description = describe(self).plain()
@@ -300,8 +414,8 @@ class PvpPPO(RolloutCollection):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        own = ["_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts"]
-        return [*super()._excluded_save_params(), *own]
+        of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts")
+        return [*super()._excluded_save_params(), *of_process]
 
     @classmethod
     def load(
@@ -330,6 +444,6 @@ class PvpPPO(RolloutCollection):
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):
                 del model.schedules[name]
-                setattr(model, name, kwargs[name])
-        model._apply_schedules()
+                setattr(model, name, value_at(name, kwargs[name]))
+        model._apply_schedules(model.trained_rollouts)
         return model

@@ -16,12 +16,6 @@ class _ReusedMemory:
     SB3 allocates, and so faults in, all pages again for each rollout, and copies each step twice.
     """
 
-    pos: int
-    full: bool
-    generator_ready: bool
-    observations: Any
-    action_masks: NDArray[np.bool_]
-
     def reset(self: Any) -> None:
         """Empties the buffer; the arrays keep what was in them until `add` replaces it."""
         if hasattr(self, "action_masks") and not self.generator_ready:  # SB3's `get` changes the arrays' shapes
@@ -30,18 +24,9 @@ class _ReusedMemory:
         super().reset()  # type: ignore[misc]
         self.action_masks = np.ones(self.action_masks.shape, np.bool_)  # SB3 has floats, four times as large
 
-    def add(
-        self: Any,
-        obs: Any,
-        action: NDArray[Any],
-        reward: NDArray[np.float32],
-        episode_start: NDArray[np.bool_],
-        value: Any,
-        log_prob: Any,
-        action_masks: NDArray[np.bool_] | None = None,
-    ) -> None:
+    def add(self: Any, *args: Any, action_masks: NDArray[np.bool_] | None = None) -> None:
         """Adds a step of all environments, see SB3's buffers; ``value`` and ``log_prob`` are tensors."""
-        step = self.pos
+        step, (obs, action, reward, episode_start, value, log_prob) = self.pos, args
         if isinstance(self.observations, dict):
             for key, stored in self.observations.items():
                 stored[step] = np.reshape(obs[key], stored.shape[1:])
@@ -65,6 +50,15 @@ class ReusedDictRolloutBuffer(_ReusedMemory, MaskableDictRolloutBuffer):  # type
 
 #: By the class of SB3 that each one replaces.
 REUSED = {MaskableRolloutBuffer: ReusedRolloutBuffer, MaskableDictRolloutBuffer: ReusedDictRolloutBuffer}
+
+
+def reused(buffer: Any) -> Any:
+    """Returns a buffer like one of SB3 that keeps its memory; of another class, chosen by the user, the same one."""
+    own: Any = REUSED.get(type(buffer))
+    if own is None:
+        return buffer
+    names = ("buffer_size", "observation_space", "action_space", "device", "gae_lambda", "gamma", "n_envs")
+    return own(**{name: getattr(buffer, name) for name in names})
 
 
 def narrowed(buffer: Any, rows: NDArray[np.int64]) -> Any:

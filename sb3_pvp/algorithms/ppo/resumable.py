@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
 import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ _WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 
 
 def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
-    """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `completed`."""
+    """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `packed`."""
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
         "attributes": {name: copy.copy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
@@ -41,17 +44,17 @@ def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
     }
 
 
-def completed(state: State, env: VecEnv | None) -> State:
-    """Returns a state of `current_state` with that of the environments, which have kept it since the rollout's start.
+def resume(model: Any, env: VecEnv) -> None:
+    """Restores the ``training_state`` of a loaded model, if it has one.
 
-    To ask actors for it before every rollout would take several per cent of the training, and it is seldom saved.
+    If the environments cannot be restored, warns and continues in new episodes.
     """
-    return state if state["env"] is not None or env is None else state | {"env": _env_state(env, at_start=True)}
-
-
-def resume(model: Any, state: State, env: VecEnv) -> None:
-    """Restores a state; if the environments cannot be restored, warns and continues in new episodes."""
-    same_episodes = True
+    if model.training_state is None:
+        return
+    # At the first rollout rather than in load(): only by then have callbacks registered, and the env was reset.
+    state, model.training_state, same_episodes = unpack(model.training_state), None, True
+    if model.run_folder is not None:
+        state = _found_again(state, Path(model.run_folder).absolute())
     try:
         _set_env_state(env, state["env"])
     except ValueError as error:
@@ -69,8 +72,43 @@ def resume(model: Any, state: State, env: VecEnv) -> None:
         model.resumable_parts[name].set_state(saved[name], same_episodes)
 
 
-def pack(state: State) -> bytes:
-    """Pickles a state to bytes, so that loading a model for inference does not import its classes."""
+def _found_again(value: Any, folder: Path) -> Any:
+    """Returns a state in which files that are gone are those of the same name in a run's folder.
+
+    Opponents are named by absolute paths, and the folder may have been moved or copied since.
+    """
+    if isinstance(value, str):
+        if not os.path.isabs(value) or os.path.exists(value):
+            return value
+        parts = Path(value).parts
+        # At least with its own folder: else any file of that name would do.
+        here = (folder.joinpath(*parts[begin:]) for begin in range(1, len(parts) - 1))
+        return next((str(path) for path in here if path.is_file()), value)
+    if isinstance(value, dict):
+        return {key: _found_again(each, folder) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_found_again(each, folder) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        changed = {name: found for name, each in given.items() if (found := _found_again(each, folder)) is not each}
+        return replace(value, **changed) if changed else value
+    return value
+
+
+def packed(model: Any) -> bytes | None:
+    """Returns the state at the start of the model's rollout, or now between two; ``None`` before the first reset.
+
+    As bytes, so that loading a model for inference does not import the classes in it.
+    """
+    state, env = model._rollout_start, model.env
+    if state is None:
+        if env is None or model._last_obs is None:
+            return None
+        state = current_state(model, env)
+    if state["env"] is None and env is not None:
+        # Actors keep it: to ask them before every rollout would take several per cent of the training, and it is
+        # seldom saved.
+        state = state | {"env": _env_state(env, at_start=True)}
     return zlib.compress(pickle.dumps(state | {"version": VERSION}, protocol=4), level=6)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.algorithms.ppo.update import MaskableBuffer
 
@@ -76,12 +75,6 @@ METRICS = {
 }
 
 
-def record(logger: Logger, group: str, metrics: dict[str, Any]) -> None:
-    """Logs the metrics under ``group/name``."""
-    for name, value in metrics.items():
-        logger.record(f"{group}/{name}", value)
-
-
 @dataclass
 class RolloutLog:
     """Metrics of a rollout that are not in its buffer; times are those of `time.perf_counter`."""
@@ -120,3 +113,13 @@ class RolloutLog:
             "steps": buffer.buffer_size,
             "num_envs": buffer.n_envs,
         }
+
+
+def truncated(ended: NDArray[np.int64], infos: list[dict[str, Any]]) -> tuple[list[int], Any]:
+    """Returns which of these rows have been truncated, and their last observations, stacked, Dict ones by key."""
+    cut = [row for row in ended.tolist() if infos[row].get("TimeLimit.truncated", False)]
+    cut = [row for row in cut if infos[row].get("terminal_observation") is not None]
+    last = [infos[row]["terminal_observation"] for row in cut]
+    if not last or not isinstance(last[0], dict):
+        return cut, last and np.stack(last)
+    return cut, {key: np.stack([each[key] for each in last]) for key in last[0]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,11 +11,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
 
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
-from sb3_pvp.policies.precision import FP32, learning_in
+from sb3_pvp.policies.networks import FP32, learning_in
 
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
@@ -89,16 +90,37 @@ class UpdateLog:
     grad_norms: list[th.Tensor] = field(default_factory=list)  #: One scalar per step of the optimiser.
     epoch_starts: list[int] = field(default_factory=list)  #: Index in ``terms`` where each epoch begins.
 
-    def metrics(self, head_ids: Sequence[object] | None = None) -> dict[str, float]:
-        """Returns means over all mini-batches, by tag without ``train/``; without ids, heads are numbered."""
-        terms = th.stack(self.terms)
-        means = terms.mean(0).tolist()
-        heads = head_ids or range(len(means) - len(TERMS))
-        metrics = dict(zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False))
-        metrics["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
+    def metrics(self, update: PpoUpdate, buffer: MaskableBuffer) -> dict[str, Any]:
+        """Returns the metrics of a learning phase, by tag without ``train/``: means over all mini-batches."""
+        metrics = {
+            "epochs": len(self.epoch_starts),
+            "num_updates": len(self.grad_norms),
+            "batch_size": update.batch_size or buffer.rewards.size,
+            "grad_accum": update.gradient_accumulation_steps,
+            "max_grad_norm": update.max_grad_norm,
+            "entropy_coef": update.ent_coef,
+            "vf_coef": update.vf_coef,
+            "clip_coef": update.clip_range,
+            "clip_range": update.clip_range,
+        }
+        if update.clip_range_vf is not None:
+            metrics["clip_range_vf"] = update.clip_range_vf
+        if self.terms:
+            terms = th.stack(self.terms)
+            means = terms.mean(0).tolist()
+            heads = getattr(update.policy, "head_ids", None) or range(len(means) - len(TERMS))
+            metrics |= zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False)
+            metrics["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
+            metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
         if self.grad_norms:
             metrics["grad_norm"] = float(th.stack(self.grad_norms).mean())
         return metrics
+
+
+def record(logger: Logger, group: str, metrics: dict[str, Any]) -> None:
+    """Logs the metrics under ``group/name``."""
+    for name, value in metrics.items():
+        logger.record(f"{group}/{name}", value)
 
 
 @dataclass(frozen=True)
@@ -127,7 +149,7 @@ class PpoUpdate:
         them, it learns visibly less from each step (`python -m benchmarks actors_learning`). With those of the present
         weights this is the proximal policy of https://arxiv.org/abs/2110.00641, without its importance weights.
         """
-        log, size = UpdateLog(), len(samples)
+        log, size = UpdateLog(), self.batch_size or len(samples)
         if hasattr(self.policy, "evaluate_features"):
             # Statistics do not change while learning, so all epochs share these features.
             with th.no_grad():
@@ -138,41 +160,39 @@ class PpoUpdate:
             log.epoch_starts.append(len(log.terms))
             order = samples.shuffled()
             if renew_log_probs and epoch == 0:
-                samples = replace(samples, old_log_probs=self._log_probs(samples, order))
-            for indices in th.split(order, self.batch_size or size):
-                batch = samples[indices]
-                loss = self._loss(batch, log)
-                if renew_log_probs and not log.grad_norms:
-                    samples.old_log_probs[indices] = batch.old_log_probs
-                if self.target_kl is not None and log.terms[-1][KL] > 1.5 * self.target_kl:
+                samples = replace(samples, old_log_probs=samples.old_log_probs.clone())
+                self._renew_log_probs(samples, order[size * self.gradient_accumulation_steps :])
+            for indices in th.split(order, size):
+                # Up to the first step of the optimiser the weights are the present ones: what `_loss` computes will do.
+                is_present = renew_log_probs and not log.grad_norms
+                loss, terms, log_probs = self._loss(samples[indices], is_present)
+                log.terms.append(terms)
+                if is_present:
+                    samples.old_log_probs[indices] = log_probs
+                if self.target_kl is not None and terms[KL] > 1.5 * self.target_kl:
                     self.policy.optimizer.zero_grad()
                     return log
                 (loss / self.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
-                    norm = th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
-                    log.grad_norms.append(norm)
+                    log.grad_norms.append(th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
                     self.policy.optimizer.step()
                     self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log
 
     @th.no_grad()
-    def _log_probs(self, samples: Samples, order: th.Tensor) -> th.Tensor:
-        """Returns the log-probabilities of the actions with the present weights, ``(steps,)``.
-
-        They are NaN in the batches before the first step of the optimiser, in which `_loss` computes them."""
+    def _renew_log_probs(self, samples: Samples, indices: th.Tensor) -> None:
+        """Replaces the log-probabilities of the samples with these indices by those of the present weights."""
         evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
-        log_probs = th.full_like(samples.old_log_probs, th.nan)
-        later = order[(self.batch_size or len(order)) * self.gradient_accumulation_steps :]
-        for part in th.split(later, ROWS_AT_ONCE) if len(later) else ():
+        for part in th.split(indices, ROWS_AT_ONCE) if len(indices) else ():
             each = samples[part]
-            log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
-        return log_probs
+            samples.old_log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
 
-    def _loss(self, batch: Samples, log: UpdateLog) -> th.Tensor:
-        """Returns the loss of one mini-batch, a scalar (training.md §7.2), and logs its terms.
+    def _loss(self, batch: Samples, is_present: bool) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """Returns the loss of one mini-batch, a scalar (training.md §7.2), its `TERMS` and the log-probabilities.
 
-        Keep the order of operations: results are bit for bit those of SB3.
+        ``is_present``: the policy has the weights whose log-probabilities are the old ones. Keep the order of
+        operations: results are bit for bit those of SB3.
         """
         names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
         evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
@@ -183,9 +203,7 @@ class PpoUpdate:
             log_probs, entropies = log_probs.sum(1), entropies.sum(1)
         else:  # a policy without evaluate_heads
             head_entropies = values.new_zeros(len(batch), 0)
-        old_log_probs = batch.old_log_probs
-        old_log_probs.copy_(th.where(old_log_probs.isnan(), log_probs.detach(), old_log_probs))
-        log_ratios = log_probs - old_log_probs
+        log_ratios = log_probs - (log_probs.detach() if is_present else batch.old_log_probs)
         ratios = th.exp(log_ratios)
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
@@ -202,5 +220,4 @@ class PpoUpdate:
             clip_fraction = th.mean((th.abs(ratios - 1) > self.clip_range).float())
             kl = th.mean((ratios - 1) - log_ratios)  # the k3 estimator, http://joschu.net/blog/kl-approx.html
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
-            log.terms.append(th.cat([terms, -head_entropies.mean(0)]))
-        return loss
+            return loss, th.cat([terms, -head_entropies.mean(0)]), log_probs.detach()

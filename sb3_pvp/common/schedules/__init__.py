@@ -1,8 +1,16 @@
 """Schedules: values that depend on the number ``t`` of rollouts that a model was trained on (training.md §9)."""
 
 from sb3_pvp.common.schedules.expression import Expression, sampling_from
-from sb3_pvp.common.schedules.kinds import BooleanArray, Jump, Linear, Log
-from sb3_pvp.common.schedules.schedule import Constant, Function, Schedule, parse_schedule
+from sb3_pvp.common.schedules.schedule import (
+    BooleanArray,
+    Constant,
+    Function,
+    Jump,
+    Linear,
+    Log,
+    Schedule,
+    parse_schedule,
+)
 
 __all__ = [
     "BooleanArray",

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import InstanceOf
 
 from sb3_pvp.common.arguments import Kind
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import unknown_name
 from sb3_pvp.common.schedules.schedule import Schedule, as_schedule
 
 #: The most nodes of the syntax tree that one call may evaluate; operators and function names do not count.

@@ -8,8 +8,8 @@ from sb3_pvp.game.contract.model import (
     register_contract,
     registered_contracts,
 )
-from sb3_pvp.game.contract.parts import Agent, Head, Observation, SubAction
-from sb3_pvp.game.contract.rules import ContractError, DependencyTables
+from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, SubAction
+from sb3_pvp.game.contract.rules import DependencyTables
 
 __all__ = [
     "Agent",

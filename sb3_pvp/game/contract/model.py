@@ -14,12 +14,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_pvp.common.names import loadable, unknown_name
-from sb3_pvp.common.plain_values import from_plain
-from sb3_pvp.game.contract.agents import check_agents, check_rules
-from sb3_pvp.game.contract.parts import Agent, Head, Observation
-from sb3_pvp.game.contract.rules import Booleans, ContractError, DependencyTables, compile_dependencies
-from sb3_pvp.game.contract.shapes import cells_of, check_shape
+from sb3_pvp.common.arguments import from_plain
+from sb3_pvp.common.errors import loadable, unknown_name
+from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, cells_of, check_shape
+from sb3_pvp.game.contract.rules import Booleans, DependencyTables, check_agents, compile_dependencies
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,7 @@ class Contract:
             raise ContractError(f"contract {self.name!r} has no heads, no observations, or a head without actions")
         _ = self._positions, self.dependencies  # computed now, so that a wrong contract fails at once
         if self.agents:
-            seen = [each.id for each in self.observations]
-            check_agents(self.agents, seen, self.head_sizes, self.shared_weights)
-            check_rules(self.agents, self.agent_entries, self.dependencies)
+            check_agents(self.agents, [each.id for each in self.observations], self.heads, self.shared_weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the cached properties, of which the modules can be neither pickled nor deep-copied.
@@ -205,8 +201,9 @@ class Contract:
     @cached_property
     def action_numbers(self) -> ModuleType:
         """The same for the positions of sub-actions in their heads."""
-        places = {name: self.action_index(name)[1] for name in self._positions["sub-action"]}
-        return self._numbers("action_numbers", places)
+        return self._numbers(
+            "action_numbers", {each: self.action_index(each)[1] for each in self._positions["sub-action"]}
+        )
 
     @cached_property
     def flat_numbers(self) -> ModuleType:
@@ -221,6 +218,7 @@ class Contract:
         return mask.astype(np.bool_)
 
     def _allowed(self, mask: Booleans, choices: NDArray[np.int64]) -> Booleans:
+        # The same in Numba: `sample_head` in policies/kernels.py.
         head = choices.shape[-1]
         entries = np.zeros((*choices.shape[:-1], self.num_flat_actions), dtype=np.bool_)
         np.put_along_axis(entries, choices + self.head_offsets[:head], True, axis=-1)

@@ -1,9 +1,17 @@
-"""What a contract consists of: observations, and heads of sub-actions."""
+"""What a contract consists of: observations, perhaps as an array, heads of sub-actions, and agents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Literal
+
+AXES = 3  #: Of every array of observations: planes of a board, or channels of an image.
+
+
+class ContractError(ValueError):
+    """Raised for an invalid contract or contract file, an unknown id, and masks or choices that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +54,21 @@ class Agent:
     heads: tuple[int, int]
     #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
     active: str | None = None
+
+
+def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:
+    """Returns observations for all numbers of an array, in C order, with their place in it as id."""
+    places = ("_".join(map(str, place)) for place in product(*map(range, shape)))
+    return tuple(Observation(f"cell_{place}", f"The number at {place.replace('_', ', ')}.") for place in places)
+
+
+def check_shape(shape: tuple[int, ...], pixels: bool, num_observations: int) -> None:
+    """Raises `ContractError` unless this is the shape of an array of so many numbers, and of an image if of pixels."""
+    if len(shape) != AXES or min(shape) < 1:
+        raise ContractError(f"the shape of observations has {AXES} axes of at least 1, such as (8, 8, 12), got {shape}")
+    if prod(shape) != num_observations:
+        raise ContractError(
+            f"the shape {shape} has {prod(shape)} numbers, but there are {num_observations} observations"
+        )
+    if pixels and shape[0] != min(shape):  # else SB3 would transpose them, for the learner only
+        raise ContractError(f"pixels have their channels on the first axis, as PyTorch takes them, got {shape}")

@@ -1,4 +1,4 @@
-"""The rules between heads as tables over flat entries (contract.md §2.2)."""
+"""The rules between heads as tables over flat entries (contract.md §2.2), and those for the agents of a team."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.game.contract.parts import Head
+from sb3_pvp.game.contract.parts import Agent, ContractError, Head
 
 Booleans = NDArray[np.bool_]
-
-
-class ContractError(ValueError):
-    """Raised for an invalid contract or contract file, an unknown id, and masks or choices that do not fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,3 +51,35 @@ def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
                 table[positions[action.id], positions[required]] = True
         table.setflags(write=False)
     return tables
+
+
+def check_agents(
+    agents: Sequence[Agent], observations: Sequence[str], heads: Sequence[Head], shared_weights: bool
+) -> None:
+    """Raises `ContractError` unless agents divide the observations, given by id, and the heads among them."""
+    for what, total in (("observations", len(observations)), ("heads", len(heads))):
+        last = 0
+        for agent in agents:
+            begin, end = getattr(agent, what)
+            if begin != last:
+                fault = "overlap with" if begin < last else "leave a gap to"
+                raise ContractError(f"the {what} {begin} to {end} of agent {agent.id!r} {fault} those before {last}")
+            if end <= begin:
+                raise ContractError(f"agent {agent.id!r} has no {what}: {begin} to {end}")
+            last = end
+        if last != total:
+            raise ContractError(f"the agents have {last} {what} together, but the contract has {total}")
+    for agent in agents:
+        if agent.active is not None and agent.active not in observations[slice(*agent.observations)]:
+            raise ContractError(f"agent {agent.id!r} is active by {agent.active!r}, which is no observation of its own")
+    sizes = [[len(head.actions) for head in heads[slice(*each.heads)]] for each in agents]
+    seen = [each.observations[1] - each.observations[0] for each in agents]
+    if shared_weights and (sizes.count(sizes[0]) < len(agents) or seen.count(seen[0]) < len(agents)):
+        raise ContractError("agents that share weights must have observations and heads of the same sizes")
+    owner = {action.id: agent.id for agent in agents for head in heads[slice(*agent.heads)] for action in head.actions}
+    for action in (action for head in heads for action in head.actions):
+        for required in (*action.require_all, *action.require_any, *action.require_none):
+            if (other := owner[required]) != (own := owner[action.id]):
+                raise ContractError(
+                    f"a rule of agent {own!r} names a choice of {other!r}, but agents act at the same time"
+                )

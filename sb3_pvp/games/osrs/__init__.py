@@ -5,11 +5,13 @@ Compiled rules, sockets and pictures are imported on first use: to load a model 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
 from sb3_pvp.game.contract import Contract, read_contract
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from sb3_pvp.games.osrs.sim import SimWorld
 
 __all__ = ["DHAROK", "NH", "SimWorld"]
+
+EMBEDDED = "sim"  #: The place of worlds in this process.
 
 
 class OsrsGame(Game):
@@ -85,14 +89,10 @@ class OsrsGame(Game):
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless ``where`` is ``"sim"`` or the address of a server."""
-        from sb3_pvp.games.osrs.worlds import check_world_name
-
         check_world_name(where)
 
     def check_sharing(self, where: str) -> None:
         """Warns of a server that is not started by each world itself."""
-        from sb3_pvp.games.osrs.worlds import warn_of_sharing
-
         warn_of_sharing(where)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
@@ -100,9 +100,43 @@ class OsrsGame(Game):
 
         ``params`` say how fights start, by their names on the wire (protocol.md §3).
         """
-        from sb3_pvp.games.osrs.worlds import make_world
+        options: dict[str, Any] = {
+            "num_fights": num_fights,
+            "seed": seed,
+            "reset_params": params,
+            "contract": self.name,
+        }
+        check_world_name(where)
+        if where == EMBEDDED:
+            from sb3_pvp.games.osrs.sim import SimWorld  # here, because it imports Numba
 
-        return make_world(where, num_fights=num_fights, seed=seed, reset_params=params, contract=self.name)
+            return SimWorld(**options)
+        from sb3_pvp.games.osrs.remote import RemoteWorld
+
+        return RemoteWorld(where, **options)
+
+
+def check_world_name(world: str) -> None:
+    """Raises `ValueError` unless ``world`` is the embedded one or the address of a server."""
+    if world == EMBEDDED:
+        return
+    from sb3_pvp.games.osrs.remote.address import is_address, parse_address  # here, because the client is large
+
+    if not is_address(world):
+        require_known("world", world, (EMBEDDED, "rsps://host:port", "rsps://?launch=COMMAND"))
+    parse_address(world)
+
+
+def warn_of_sharing(world: str) -> None:
+    """Warns if worlds of this name in several processes would play on the same server."""
+    from sb3_pvp.games.osrs.remote.address import is_address, parse_address
+
+    if is_address(world) and not (settings := parse_address(world)).launch:
+        warnings.warn(
+            f"all actors play on the server at {settings.host_port}. In its synchronous mode a server waits for all of "
+            'them before each tick: let each start its own (world="rsps://?launch=COMMAND"), or use no actors',
+            stacklevel=2,
+        )
 
 
 NH = OsrsGame("NhEnv")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.plain_values import from_plain
+from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.game import World
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of

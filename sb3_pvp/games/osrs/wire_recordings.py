@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
-from sb3_pvp.games.osrs.remote.client_errors import Lost
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, ReplyDecoder, View, meta_record
+from sb3_pvp.games.osrs.remote.messages import AGENT_TYPES
 from sb3_pvp.games.osrs.rendering.fighter import ShownFighter
 from sb3_pvp.games.osrs.rendering.scene import Scene, fighters_scene
 
-#: Maximum size of an unpacked file, against compression bombs.
-MAX_SIZE = 100_000_000
+#: Maximum bytes of an unpacked file, and of a line of it, against compression bombs. Real lines have some ten thousand.
+MAX_SIZE, MAX_LINE = 100_000_000, 1 << 21
 #: The choice of each head, and the masks bool ``(A,)`` that it was made under.
 Choice = tuple[tuple[int, ...], NDArray[np.bool_]]
 
@@ -70,7 +70,7 @@ def read_wire_recording(path: str | Path, fight: int = 0) -> WireFight:
     try:
         contract, agents = _read(Path(path))
         return _wire_fight(contract, agents, fight)
-    except (OSError, EOFError, LookupError, AttributeError, TypeError, ValueError, Lost) as error:
+    except Exception as error:  # anybody may have written the file, so that anything may be raised
         raise ValueError(f"{path} cannot be shown as a recording of the wire: {error}") from error
 
 
@@ -92,6 +92,8 @@ def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
         message, key = json.loads(entry["line"]), (entry["conn"], entry["seq"])
         action, body = message.get("action"), message.get("body")
         if action == "login":
+            if body["agentType"] not in AGENT_TYPES:  # the name of a contract may also be a path
+                raise ValueError(f"agentType must be {' or '.join(AGENT_TYPES)}, got {body['agentType']!r:.60}")
             contract = load_contract(body["agentType"])
         elif action == "reset":
             agents[entry["conn"]].append(_AgentFight(body))
@@ -108,13 +110,16 @@ def _read(path: Path) -> tuple[Contract, dict[str, list[_AgentFight]]]:
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the messages of both directions."""
-    open_text: Any = gzip.open if path.name.endswith(".gz") else open
+    open_file: Any = gzip.open if path.name.endswith(".gz") else open
     size = 0
-    with open_text(path, "rt", encoding="utf-8") as file:
-        for line in file:
+    with open_file(path, "rb") as file:
+        # Not `for line in file`, which reads a line of any length.
+        while line := file.readline(MAX_LINE + 1):
             size += len(line)
-            if size > MAX_SIZE:
-                raise ValueError(f"it unpacks to more than {MAX_SIZE // 1_000_000} MB")
+            if len(line) > MAX_LINE or size > MAX_SIZE:
+                raise ValueError(
+                    f"it unpacks to more than {MAX_SIZE // 1_000_000} MB, or to lines over {MAX_LINE} bytes"
+                )
             entry = json.loads(line)
             if isinstance(entry, dict) and entry.get("dir") in ("<", ">"):
                 yield entry

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.value_checks import check_seed
+from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, Game, WorldFactory, find_game, game_reference
@@ -98,7 +98,7 @@ def _play_fight(
     fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
     scenes = [viewer.scene(fights.world, 0, names)]
     while not (fights.terminated[0] or fights.truncated[0]):
-        actions, ages = [], fights.frame_ages
+        actions, ages = [], fights.settings.frame_ages
         for row, agent in enumerate(agents):
             stacked = fights.observation(np.array([row]))
             own = [ages.index(age) for age in agent.frame_ages]

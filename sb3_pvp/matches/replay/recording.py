@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.names import loadable
-from sb3_pvp.common.plain_values import from_plain, to_plain
+from sb3_pvp.common.errors import loadable
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.game.contract import Contract
 

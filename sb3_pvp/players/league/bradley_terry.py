@@ -59,7 +59,6 @@ def fit_bradley_terry(
     payoff: Payoff,
     players: Collection[Player] = (),
     anchors: Mapping[Player, float] | None = None,
-    center: float | None = None,
     prior_deviation: float = 1000,
 ) -> BradleyTerry:
     """Fits Bradley-Terry ratings to all games (Bradley and Terry, 1952), with ties as half wins.
@@ -71,12 +70,11 @@ def fit_bradley_terry(
     Args:
         payoff: the games.
         players: players to rate besides those in ``payoff``.
-        anchors: fixed ratings, in Elo points.
-        center: mean of the prior, in Elo points, by default that of the anchors, or 1500; without anchors also the mean
-            of all ratings.
+        anchors: fixed ratings, in Elo points; their mean is that of the prior. Without anchors this is 1500, and so is
+            the mean of all ratings.
         prior_deviation: standard deviation of the prior, in Elo points.
     """
-    center = center_of((anchors or {}).values()) if center is None else center
+    center = center_of((anchors or {}).values())
     rated = tuple(sorted({*payoff.players, *players}))
     fixed = {player: rating for player, rating in (anchors or {}).items() if player in rated}
     strengths = np.array([(fixed.get(player, center) - center) / SCALE for player in rated])

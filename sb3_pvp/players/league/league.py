@@ -12,8 +12,9 @@ import orjson
 from filelock import FileLock
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from sb3_pvp.common.arguments import Kind, first_error
+from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.players.league.leaderboard import Standing, leaderboard
 from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker
@@ -24,14 +25,12 @@ SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players"
 _LOCK = ".league.lock"  #: Held while a process changes the settings.
 LEAGUE = "league"  #: Name of the league's folder in the folder of a run.
 
-IDENTICAL, DIFFERENT, ABSENT, UNREADABLE, OF_OTHERS = "identical", "different", "absent", "unreadable", "of others"
+IDENTICAL, DIFFERENT, ABSENT = "identical", "different", "absent"
 #: Results of `League.recompute` in words: how the recomputed ratings compare with those in the folder.
 VERDICTS = {
     IDENTICAL: "identical to the kept ones",
     DIFFERENT: "NOT identical to the kept ones",
-    ABSENT: "none were kept to compare with",
-    UNREADABLE: "the kept ones could not be read",
-    OF_OTHERS: "the kept ones are of another log, or of other anchors",
+    ABSENT: "none of this log and these anchors were kept to compare with",
 }
 
 # Larger ratings must be a mistake, and `expected_score` would overflow.
@@ -92,15 +91,15 @@ class League:
         self.folder = Path(folder)
         stored = self._settings()
         self.anchors = stored.anchors if anchors is None else check_anchors(anchors)
+        # Refused before the folder is made: an error leaves nothing behind.
         if match_maker is not None and stored.match_maker is not None:
             if (kind := stored.match_maker.get("kind")) != match_maker.kind:
                 raise ValueError(
-                    f"the league {self.folder} was started with the match maker {kind!r}: continue with that one, "
-                    f"or start a league with {match_maker.kind!r} in another folder"
+                    f"the league {self.folder} has the match maker {kind!r}: {match_maker.kind!r} needs another"
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
-        self.log = MatchLog(self.folder / MATCHES)
+        self.log = MatchLog(self.folder / MATCHES)  # makes the folder
         (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
         if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
@@ -112,6 +111,7 @@ class League:
         for found in (Path(folder), Path(folder) / LEAGUE):
             if (found / SETTINGS).is_file():
                 log = found / MATCHES
+                # A new log would look like a league that has never fought, and its kept ratings would be thrown away.
                 if not log.is_file() or log.stat().st_size == 0:
                     raise ValueError(f"the league in {found} has lost its matches: {MATCHES} is missing or empty")
                 return cls(found, anchors=anchors)
@@ -187,21 +187,18 @@ class League:
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
         if self._ratings is None or not self._ratings.is_prefix_of(self.log):
-            stored, _ = self._stored_ratings()
-            self._ratings = stored or Ratings(self.anchors)
+            self._ratings = self._stored_ratings() or Ratings(self.anchors)
         self._ratings.update(self.log)
         return self._ratings
 
     def recompute(self) -> str:
         """Computes all ratings from the log alone and saves them; returns a key of `VERDICTS`."""
-        (before, verdict), now = self._stored_ratings(), Ratings(self.anchors)
-        now.update(self.log)
-        if before is not None:
-            before.update(self.log)
-            verdict = IDENTICAL if before.get_state() == now.get_state() else DIFFERENT
-        self._ratings = now
+        before, self._ratings = self._stored_ratings(), Ratings(self.anchors)
         self.save_ratings()
-        return verdict
+        if before is None:
+            return ABSENT
+        before.update(self.log)
+        return IDENTICAL if before.get_state() == self._ratings.get_state() else DIFFERENT
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Returns all players with games or a model, strongest first; ``rollouts``: also those between snapshots."""
@@ -242,19 +239,14 @@ class League:
             reason = first_error(error, of=_Settings)
             raise ValueError(f"{path} is not a league of this version of sb3_pvp: {reason}") from error
 
-    def _stored_ratings(self) -> tuple[Ratings | None, str]:
-        """Returns the ratings in the folder if they are valid, else ``None``, and a key of `VERDICTS`."""
-        ratings, path = Ratings(self.anchors), self.folder / RATINGS
-        if not path.exists():
-            return None, ABSENT
+    def _stored_ratings(self) -> Ratings | None:
+        """Returns the ratings in the folder; ``None`` unless they can be read, of this log and with these anchors."""
+        ratings = Ratings(self.anchors)
         try:
-            state = orjson.loads(path.read_bytes())
-            if {name: state[name] for name in ratings.identity} != ratings.identity:
-                return None, OF_OTHERS
-            ratings.set_state(state)
+            ratings.set_state(orjson.loads((self.folder / RATINGS).read_bytes()))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return None, UNREADABLE  # not an error: it is only a cache
-        return (ratings, DIFFERENT) if ratings.is_prefix_of(self.log) else (None, OF_OTHERS)
+            return None  # no error: the file is only a cache
+        return ratings if ratings.is_prefix_of(self.log) else None
 
 
 def league_of(model: Path) -> Path | None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.players.league.players import Player
 
 #: Outcomes of decided fights as the first player sees them, and its score; in the order of `Counts`.

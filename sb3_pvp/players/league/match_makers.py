@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sb3_pvp.common.arguments import AT_LEAST_0, NonNegative, PositiveInt, Share, checked
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.match_log import BROKEN, SCORES
@@ -125,11 +125,9 @@ class Prioritised(MatchMaker, kind="prioritised"):
         return {player: quality for player, (quality,) in self._records.items()}
 
     def _initial_record(self) -> list[float]:
-        """Returns the highest quality so far."""
         return [max(self.qualities().values(), default=1.0)]
 
     def _update(self, player: Player, score: float, probability: float | None) -> None:
-        """Lowers the quality of a player that lost."""
         if probability is None:
             probability = self.probabilities()[player]
         # The softmax underflows to 0 for very low qualities, which then stay as they are.
@@ -137,9 +135,8 @@ class Prioritised(MatchMaker, kind="prioritised"):
             self._records[player][0] -= self.learning_rate() / (len(self._records) * probability)
 
     def _distribution(self) -> NDArray[np.float64]:
-        """Returns the softmax of the qualities; subtracting the maximum avoids overflow."""
         qualities = np.array([*self.qualities().values()], np.float64)
-        weights = np.exp(qualities - qualities.max(initial=-np.inf))
+        weights = np.exp(qualities - qualities.max(initial=-np.inf))  # softmax; without the maximum it would overflow
         return np.asarray(weights / weights.sum())
 
 
@@ -180,19 +177,16 @@ class PrioritisedFictitious(MatchMaker, kind="prioritised_fictitious"):
         return dict(zip(self._records, rates.tolist(), strict=True))
 
     def _initial_record(self) -> list[float]:
-        """Returns the learner's points and games."""
-        return [0.0, 0.0]
+        return [0.0, 0.0]  # the learner's points and games
 
     def _update(self, player: Player, score: float, probability: float | None) -> None:
-        """Adds a game to the decayed counts."""
         points, games = self._records[player]
         self._records[player] = [points * self.decay + score, games * self.decay + 1]
 
     def _distribution(self) -> NDArray[np.float64]:
-        """Returns the normalised weights; uniform if all are 0."""
         weights = WEIGHTINGS[self.weighting](np.array([*self.win_rates().values()]))
         total = float(weights.sum())
-        return weights / total if total > 0 else super()._distribution()
+        return weights / total if total > 0 else super()._distribution()  # uniform where all weights are 0
 
 
 class WindowLatest(MatchMaker, kind="window_latest"):
@@ -209,11 +203,10 @@ class WindowLatest(MatchMaker, kind="window_latest"):
         self.window, self.latest_ratio = window, latest_ratio
 
     def _distribution(self) -> NDArray[np.float64]:
-        """Returns 0 outside the window; the latest player is in the window too."""
         probabilities = np.zeros(len(self._records))
         if self._records:
             probabilities[-self.window :] = (1 - self.latest_ratio) / min(self.window, len(probabilities))
-            probabilities[-1] += self.latest_ratio
+            probabilities[-1] += self.latest_ratio  # the latest player is in the window too
         return probabilities
 
 

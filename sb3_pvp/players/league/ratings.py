@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
@@ -31,8 +30,8 @@ def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
 
 
-class _OnlineRatings(ABC, Generic[Rating]):
-    """Ratings that are updated fight by fight."""
+class _OnlineRatings(Generic[Rating]):
+    """Ratings that are updated fight by fight, by ``apply``, where new players start with ``_initial_rating``."""
 
     batch_size = 1  #: Number of matches that are applied at the same time.
     ratings: dict[Player, Rating]  #: Ratings of all players with games.
@@ -47,37 +46,35 @@ class _OnlineRatings(ABC, Generic[Rating]):
     def update(self, records: Iterable[MatchRecord]) -> None:
         """Rates the matches of one rollout (one `MatchLog.append`), after adding its new players."""
         matches = shuffled(records)
+        # All of them enter before the first match: else a snapshot that fights later would start with a predecessor's
+        # rating from the middle of the rollout.
         for player in sorted({player for match in matches for player in (match.player_a, match.player_b)}):
             self.ratings[player] = self.rating(player)
         for start in range(0, len(matches), self.batch_size):
             self.apply(matches[start : start + self.batch_size])
 
-    @abstractmethod
     def _initial_rating(self, predecessor: Rating | None) -> Rating:
-        """Returns the rating of a new player, given that of its `predecessor` if there is one."""
+        raise NotImplementedError
 
-    @abstractmethod
     def apply(self, batch: Sequence[MatchRecord]) -> None:
         """Updates the ratings of known players by all matches of a batch at the same time."""
+        raise NotImplementedError
 
 
 class Elo(_OnlineRatings[float]):
     """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings.
 
-    Other players start with ``initial``, by default the mean of the anchors, or 1500.
+    Other players start with ``initial``, the mean of the anchors, or 1500.
     """
 
     batch_size = 10  #: As in self-play.md §6.
 
-    def __init__(
-        self, k: float = 16, initial: float | None = None, anchors: Mapping[Player, float] | None = None
-    ) -> None:
+    def __init__(self, k: float = 16, anchors: Mapping[Player, float] | None = None) -> None:
         self.k, self.anchors = k, dict(anchors or {})
-        self.initial = center_of(self.anchors.values()) if initial is None else initial
+        self.initial = center_of(self.anchors.values())
         self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _initial_rating(self, predecessor: float | None) -> float:
-        """Returns the predecessor's rating, else ``initial``."""
         return self.initial if predecessor is None else predecessor
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:
@@ -114,7 +111,6 @@ class OpenSkill(_OnlineRatings[Skill]):
         self.ratings, self._model = {}, PlackettLuce()
 
     def _initial_rating(self, predecessor: Skill | None) -> Skill:
-        """Returns the predecessor's mean, else the default, with the default uncertainty."""
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
     def apply(self, batch: Sequence[MatchRecord]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import ZipFile
@@ -16,16 +13,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ACTOR, CRITIC
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
-from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_with_scores
+from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_actions
 
 BACKENDS = ("torch", "compiled", "onnx")
 AUTO = "auto"
-#: Sizes of the batches that `fastest` measures, and how often.
-MEASURED_BATCHES, _REPETITIONS = (1, 16, 128), 5
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -108,30 +103,25 @@ class TorchBackend:
         seen = th.from_numpy(observations.reshape(-1, *self._shape)).to(self.policy.device)
         if not isinstance(self._space, spaces.Dict):
             return seen
-        if not self.num_privileged:
-            return {OBSERVATION: seen}
         if privileged is None:
-            unknown = th.zeros(len(seen), self.frame_shape[0], self.num_privileged, device=seen.device)
-            return {OBSERVATION: seen, PRIVILEGED: unknown}
+            privileged = np.zeros((len(seen), self.frame_shape[0], self.num_privileged), np.float32)
         return {OBSERVATION: seen, PRIVILEGED: th.from_numpy(privileged).to(seen.device)}
 
 
-class CompiledBackend:
+class CompiledBackend(TorchBackend):
     """Runs the actor as `AutoregressiveActor` does, on the CPU; raises `ValueError` as `TorchBackend` does."""
 
     def __init__(self, policy: Any) -> None:
-        whole = TorchBackend(policy)
-        if whole.policy.device.type != "cpu":
+        super().__init__(policy)
+        if self.policy.device.type != "cpu":
             raise ValueError("the compiled back-end runs on the CPU only: take torch")
-        self.frame_shape, self.head_sizes = whole.frame_shape, whole.head_sizes
-        self.num_privileged, self.values = whole.num_privileged, whole.values
-        given = whole.policy._arguments, whole.policy.state_dict(), whole.policy.observation_space
+        given = self.policy._arguments, self.policy.state_dict(), self._space
         self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, *given)
 
     @th.inference_mode()
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
         """Implements `Backend.decide`."""
-        from sb3_pvp.policies.acting_kernels import entropies_and_probabilities  # Numba takes long to import
+        from sb3_pvp.policies.kernels import entropies_and_probabilities  # Numba takes long to import
 
         tables = self._actor.tables
         latent = self._actor.latent(th.from_numpy(observations))
@@ -144,8 +134,8 @@ class CompiledBackend:
 def _sample(
     tables: HeadTables, latent: th.Tensor, masks: th.Tensor, uniforms: th.Tensor
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Does `sample_with_scores` for one policy; log-probabilities are NaN where the policy computes NaN."""
-    actions, log_probs, scores = sample_with_scores([tables], [latent], masks, uniforms)
+    """Does `sample_actions` for one policy; log-probabilities are NaN where the policy computes NaN."""
+    actions, log_probs, scores = sample_actions([tables], [latent], masks, uniforms)
     log_probs[np.isnan(scores).any(axis=1)] = np.nan
     return actions, log_probs, scores
 
@@ -157,9 +147,9 @@ class OnnxBackend:
     """
 
     def __init__(self, path: str | Path, head_sizes: tuple[int, ...]) -> None:
-        if not has_graphs(path):
-            raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
         with ZipFile(path) as archive:
+            if not {ACTOR, CRITIC} <= {*archive.namelist()}:
+                raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
             self._actor, self._critic = (open_session(archive.read(name)) for name in (ACTOR, CRITIC))
         shapes = {each.name: each.shape for each in self._critic.get_inputs()}
         self.frame_shape = int(shapes[OBSERVATION][1]), int(shapes[OBSERVATION][2])
@@ -193,12 +183,6 @@ def open_session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def has_graphs(path: str | Path) -> bool:
-    """Whether a model file contains ONNX graphs of actor and critic."""
-    with ZipFile(path) as archive:
-        return {ACTOR, CRITIC} <= {*archive.namelist()}
-
-
 def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:
     """Returns a back-end by name for a model and the file it was loaded from; raises `ValueError` if it cannot run."""
     require_known("back-end", name, BACKENDS)
@@ -210,42 +194,14 @@ def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:
     return TorchBackend(model.policy) if name == "torch" else CompiledBackend(model.policy)
 
 
-def possible_backends(model: MaskablePPO, path: str | Path) -> list[str]:
-    """Returns the names of the back-ends that can run a model here.
+def automatic_backend(model: MaskablePPO) -> str:
+    """Returns the name of the back-end that ``"auto"`` means: the same for a model on every machine.
 
-    Those of sb3-contrib only have their graphs; raises `ValueError` without.
+    Compiled loops are the fastest for many rows on the CPU; policies of sb3-contrib only have their graphs.
     """
-    own = isinstance(model.policy, AutoregressivePolicy)
-    if model.policy.device.type != "cpu":
-        return ["torch"]
-    names = ["torch", "compiled"] if own else []
-    if has_graphs(path) and find_spec("onnxruntime") is not None:
-        names.append("onnx")
-    if not names:
-        raise ValueError(
-            f"a {type(model.policy).__name__} is run by its ONNX graphs only: pip install 'sb3-pvp[onnx]', and make a "
-            "fighter file with sb3-pvp export"
-        )
-    return names
-
-
-def fastest(backends: Mapping[str, Backend]) -> tuple[str, dict[str, list[float]]]:
-    """Measures back-ends of one fighter; returns the name of the fastest, and the milliseconds of all by name.
-
-    The milliseconds are for one decision of each size in `MEASURED_BATCHES`, the best of a few; the fastest has the
-    lowest product of them.
-    """
-    timings: dict[str, list[float]] = {name: [] for name in backends}
-    for batch in MEASURED_BATCHES:
-        best = dict.fromkeys(backends, np.inf)
-        for _ in range(1 + _REPETITIONS):  # the first one compiles and warms up
-            for name, backend in backends.items():
-                start = time.perf_counter()
-                backend.decide(*random_batch(backend, batch), False)
-                best[name] = min(best[name], 1000 * (time.perf_counter() - start))
-        for name in backends:
-            timings[name].append(float(best[name]))
-    return min(timings, key=lambda name: float(np.prod(timings[name]))), timings
+    if not isinstance(model.policy, AutoregressivePolicy):
+        return "onnx"
+    return "compiled" if model.policy.device.type == "cpu" else "torch"
 
 
 def random_batch(backend: Backend, batch: int) -> tuple[Floats, Flags, Floats]:

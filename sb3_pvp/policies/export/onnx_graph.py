@@ -1,153 +1,358 @@
-"""Policies as ONNX graphs: the whole way from raw observations and masks to actions and values."""
+"""Policies as ONNX graphs: the whole way from raw observations and masks to actions and values.
+
+A graph is what PyTorch's exporter records of a dense module. With a batch of one, the number of its nodes is what takes
+the time, so each head is nine of them, and the rules between heads are part of the matrix that has its effects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.preprocessing import preprocess_obs
 from torch import nn
 
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.export.onnx_builder import FLOAT, INT64, GraphBuilder, as_array
-from sb3_pvp.policies.export.onnx_heads import DependentHeads, Joint, Layout, independent_choices
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy, head_sizes_of
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of
+from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import HeadTables
+
+OPSET = 20  #: Has Gelu; ONNX Runtime knows it since 1.17.
+_DOMAIN = "sb3_pvp"  #: Of nodes that `_with_branches` replaces.
+_OUTPUTS = ("action", "log_prob", "entropy", "probability")
+# A head chooses by logits plus penalties, which decide whatever the logits are, as these are limited to less. The first
+# entry has the smaller penalty: a head without a legal entry takes it (training.md §3.6). Legal entries have exactly 0.
+_LARGEST_LOGIT, _FIRST, _OTHERS = 2.0**96, -(2.0**104), -(2.0**117)
 
 
 def actor_graph(policy: MaskableActorCriticPolicy) -> bytes:
     """Returns the graph that acts, an ONNX model; ``docs/fighter-files.md`` lists its inputs and outputs.
 
-    Raises `ValueError` if ONNX is not installed, or the policy sees other things than frames of features under
-    ``"observation"``, the mask and the privileged part.
+    Raises `ValueError` if ONNX is not installed, the policy sees other things than frames of features under
+    ``"observation"``, the mask and the privileged part, or has a part that cannot become a graph.
     """
-    graph, layout = GraphBuilder(), Layout(_head_sizes(policy.action_space))
-    observation = graph.input(OBSERVATION, np.float32, *_frame_shapes(policy)[OBSERVATION])
-    mask = graph.input(ACTION_MASK, np.bool_, layout.flat)
-    numbers = graph.input("uniform", np.float32, layout.num_heads)
-    if isinstance(policy, AutoregressivePolicy):
-        return _serialized(graph, _own_choices(graph, policy, observation, mask, numbers), layout)
-    extractor: Any = policy.mlp_extractor
-    features = _plain_features(graph, policy, observation, mask)
-    logits = graph.network(features, [*_without_privileged(policy, [*extractor.policy_net, policy.action_net])])
-    return _serialized(graph, independent_choices(graph, logits, mask, numbers, layout), layout)
+    return _exported(policy, _ActorModule(policy), _OUTPUTS)
 
 
 def critic_graph(policy: MaskableActorCriticPolicy) -> bytes:
     """Returns the graph of values, an ONNX model. Its inputs are those of `actor_graph` that the critic sees, and
     ``privileged`` if it sees that. Raises `ValueError` as `actor_graph` does."""
-    graph, shapes = GraphBuilder(), _frame_shapes(policy)
-    observation = graph.input(OBSERVATION, np.float32, *shapes[OBSERVATION])
-    if isinstance(policy, AutoregressivePolicy):
-        features = _normalized(graph, observation, policy, 0)
-        if PRIVILEGED in shapes:
-            privileged = graph.input(PRIVILEGED, np.float32, *shapes[PRIVILEGED])
-            hidden = _normalized(graph, privileged, policy, shapes[OBSERVATION][1])
-            features = graph("Concat", features, hidden, axis=1)
-        modules = [*policy.extractors[1], *policy.critic, policy.value_net]
-    else:
-        seen = policy.observation_space
-        parts = [*seen.spaces] if isinstance(seen, spaces.Dict) else [OBSERVATION]
-        inputs = {OBSERVATION: observation}
-        if ACTION_MASK in parts:
-            inputs[ACTION_MASK] = graph.input(ACTION_MASK, np.bool_, sum(_head_sizes(policy.action_space)))
-        if PRIVILEGED in parts:
-            inputs[PRIVILEGED] = graph.input(PRIVILEGED, np.float32, *shapes[PRIVILEGED])
-        features = _flat(graph, [inputs[key] for key in parts])
-        modules = [*policy.mlp_extractor.value_net, policy.value_net]
-    value = graph("Squeeze", graph.network(features, modules), graph.integers([1]))
-    return graph.serialized("critic", value=(value, np.float32, ()))
+    return _exported(policy, _CriticModule(policy), ["value"])
 
 
-def _own_choices(graph: GraphBuilder, policy: AutoregressivePolicy, observation: str, mask: str, numbers: str) -> Joint:
-    """Adds the choices of an `AutoregressivePolicy`."""
-    tables = HeadTables(policy.heads)
+class _Hardmax(th.autograd.Function):
+    """One-hot rows of the first highest entries: one node, for which PyTorch has no function."""
 
-    def latent() -> str:
-        features = _normalized(graph, observation, policy, 0)
-        return graph.network(features, [*policy.extractors[0], *policy.actor])
+    @staticmethod
+    def forward(ctx: Any, scores: th.Tensor) -> th.Tensor:
+        return nn.functional.one_hot(scores.argmax(1), scores.shape[1]).float()
 
-    if tables.has_networks or tables.table.any() or tables.asks_any.any():
-        return DependentHeads(graph, policy.heads, tables, mask).choices(latent, numbers)
-    layer, inputs = tables.direct, latent()
-    assert layer is not None
-    weights = [layer.weight]
-    if layer.masks is not None:
-        inputs = graph("Concat", inputs, graph("Cast", mask, to=FLOAT), axis=1)
-        weights.append(layer.masks)
-    logits = graph.linear(inputs, th.cat(weights), layer.bias)
-    return independent_choices(graph, logits, mask, numbers, Layout(tables.head_sizes))
+    @staticmethod
+    def symbolic(g: Any, scores: Any) -> Any:
+        """Returns the node of the graph."""
+        return g.op("Hardmax", scores, axis_i=1).setType(scores.type())
 
 
-def _serialized(graph: GraphBuilder, joint: Joint, layout: Layout) -> bytes:
-    """Adds the outputs, and returns the model."""
-    of_head = np.eye(layout.num_heads, dtype=np.float32)[layout.head_of]
-    action = graph("Cast", graph("MatMul", joint.chosen, graph.constant(of_head * layout.entries[:, None])), to=INT64)
-    padded = graph("Flatten", graph("LogSoftmax", layout.per_head(graph, joint.scores), axis=2))
-    log_probs = graph("Gather", padded, graph.integers(layout.places), axis=1)
-    probability = graph("Exp", log_probs)
-    entropy = graph("MatMul", graph("Mul", probability, log_probs), graph.constant(-of_head))
-    log_prob = graph("ReduceSum", graph("Mul", joint.chosen, log_probs), graph.integers([1]), keepdims=0)
-    return graph.serialized(
-        "actor",
-        action=(action, np.int64, [layout.num_heads]),
-        log_prob=(log_prob, np.float32, ()),
-        entropy=(entropy, np.float32, [layout.num_heads]),
-        probability=(probability, np.float32, [layout.flat]),
-    )
+class _Branch(th.autograd.Function):
+    """Stands for the choice of a head with hidden layers, until `_with_branches`."""
+
+    @staticmethod
+    def forward(ctx: Any, head: int, scores: th.Tensor, *_: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        return scores.clone(), scores.clone()
+
+    @staticmethod
+    def symbolic(g: Any, head: int, scores: Any, *others: Any) -> Any:
+        """Returns the node of the graph."""
+        nodes = g.op(f"{_DOMAIN}::Head", scores, *others, head_i=head, outputs=2)
+        return tuple(node.setType(scores.type()) for node in nodes)
 
 
-def _normalized(graph: GraphBuilder, frames: str, policy: AutoregressivePolicy, first: int) -> str:
-    """Adds the flat features of frames ``(batch, frames, width)``, whose statistics begin with number ``first``."""
-    features = policy.features
-    width = _frame_shapes(policy)[PRIVILEGED if first else OBSERVATION][1]
-    if features.normalize:
-        normalizer, own = features.normalizer, slice(first, first + width)
-        frames = graph("Sub", frames, graph.constant(as_array(normalizer.mean[own])))
-        frames = graph("Mul", frames, graph.constant(as_array(normalizer.scale()[own])))
-        frames = graph("Clip", frames, *(graph.constant(end) for end in (-normalizer.clip, normalizer.clip)))
-    return graph("Flatten", frames)
+def _drawn(scores: th.Tensor, threshold: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """Returns the choice of a head, one-hot, and the probabilities of its entries, both ``(batch, size)``.
+
+    The same in Numba: `sb3_pvp.policies.kernels.sample_head`. It takes the first entry whose cumulative
+    probability exceeds the threshold, and if none does the most likely one.
+    """
+    shares = scores.softmax(1)
+    exceeds = (shares.cumsum(1) > threshold).float()
+    return _Hardmax.apply(th.maximum(exceeds, shares)), shares  # type: ignore[no-untyped-call]
 
 
-def _plain_features(graph: GraphBuilder, policy: MaskableActorCriticPolicy, observation: str, mask: str) -> str:
-    """Adds the features of a policy of sb3-contrib, without the privileged part."""
-    seen = policy.observation_space
-    if not isinstance(seen, spaces.Dict):
-        return _flat(graph, [observation])
-    inputs = {OBSERVATION: observation, ACTION_MASK: mask}
-    return _flat(graph, [inputs[key] for key in seen.spaces if key != PRIVILEGED])
+class _DeepHead(nn.Module):
+    """A head with hidden layers, in rows where it may have a choice."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(
+        self, scores: th.Tensor, threshold: th.Tensor, latent: th.Tensor, chosen: th.Tensor
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Does the same as `_drawn`; ``scores`` are 0 where an entry is legal."""
+        logits = self.layers(th.cat([latent, chosen], 1)).clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT)
+        return _drawn(scores + logits, threshold)
 
 
-def _flat(graph: GraphBuilder, parts: Sequence[str]) -> str:
-    flat = [graph("Cast", part, to=FLOAT) if part == ACTION_MASK else graph("Flatten", part) for part in parts]
-    return graph("Concat", *flat, axis=1) if len(flat) > 1 else flat[0]
+class _HeadsModule(nn.Module):
+    """The choices of all heads of a policy, one after the other."""
+
+    @th.no_grad()
+    def __init__(self, heads: AutoregressiveHeads) -> None:
+        super().__init__()
+        tables = HeadTables(heads)
+        self.sizes, self.starts, self.sees_masks = tables.head_sizes, tables.starts, heads.future_masks
+        self.latent_width = heads.num_inputs + (tables.table.shape[0] if heads.future_masks else 0)
+        starts, head_of = tables.starts, heads.rules.head_of.cpu()
+        ends = starts + np.array(self.sizes)
+        direct = tables.direct
+        self.direct = None if direct is None else _linear(direct.bias, direct.weight, direct.masks)
+        self.deep = {
+            head: _DeepHead(_layers(network, starts[head]))
+            for head, network in enumerate(tables.networks)
+            if network is not None
+        }
+        self.penalties = th.full((len(head_of),), _OTHERS)
+        self.penalties[starts] = _FIRST
+        table = th.from_numpy(tables.table)
+        effects = th.where(table.isneginf(), self.penalties, table.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT))
+        permits, unmet = th.from_numpy(tables.permits), self.penalties * th.from_numpy(tables.asks_any)
+        spans = [*zip(starts, ends, strict=True)]
+        #: Per head: what each choice of earlier heads adds to its scores, ``(earlier entries, size)``.
+        self.effects = [effects[:start, start:end].contiguous() for start, end in spans]
+        self.permits = [permits[:start, start:end] for start, end in spans]
+        self.unmet = [unmet[start:end] for start, end in spans]
+        self.of_head = heads.rules.membership.cpu()
+        self.entries = self.of_head * (th.arange(len(head_of)) - th.from_numpy(starts)[head_of])[:, None]
+
+    def forward(self, latent: th.Tensor, mask: th.Tensor, uniform: th.Tensor) -> tuple[th.Tensor, ...]:
+        """Returns the outputs of `actor_graph` for the trunk's output ``(batch, inputs)``."""
+        latent = th.cat([latent, mask.float()], 1) if self.sees_masks else latent
+        logits = th.zeros(()) if self.direct is None else self.direct(latent).clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT)
+        bases = th.split(th.where(mask, logits, self.penalties), [*self.sizes], 1)
+        # A negative number becomes one that no cumulative probability exceeds, which selects the most likely entry.
+        thresholds = th.split(nn.functional.leaky_relu(uniform, -1e38), 1, 1)
+        chosen, probabilities = mask[:, :0].float(), []
+        for head, (scores, threshold) in enumerate(zip(bases, thresholds, strict=True)):
+            if self.effects[head].any():
+                scores = th.addmm(scores, chosen, self.effects[head])
+            if self.unmet[head].any():
+                scores = scores + th.where(chosen @ self.permits[head] > 0, 0.0, self.unmet[head])
+            if head in self.deep:
+                has_choice = scores.logsumexp(1).amax() > 0.5  # of a single legal entry it is 0
+                choice, shares = _Branch.apply(head, scores, threshold, latent, chosen, has_choice)  # type: ignore[no-untyped-call]
+            else:
+                choice, shares = _drawn(scores, threshold)
+            chosen = th.cat([chosen, choice], 1) if head else choice
+            probabilities.append(shares)
+        probability = th.cat(probabilities, 1)
+        logs = probability.clamp(min=th.finfo(th.float32).tiny).log()
+        entropy = (probability * logs) @ -self.of_head
+        return (chosen @ self.entries).long(), (chosen * logs).sum(1), entropy, probability
 
 
-def _without_privileged(policy: MaskableActorCriticPolicy, modules: Sequence[Any]) -> Iterable[Any]:
-    """Returns modules that do not see the privileged part: it is unknown in a real fight, and taken as zero."""
-    seen = policy.observation_space
-    if not isinstance(seen, spaces.Dict) or PRIVILEGED not in seen.spaces:
-        return modules
-    kept = np.concatenate([np.full(spaces.flatdim(part), key != PRIVILEGED) for key, part in seen.spaces.items()])
-    first = modules[0]
-    narrow = nn.Linear(int(kept.sum()), first.out_features)
-    narrow.weight.data, narrow.bias.data = first.weight.data[:, th.as_tensor(kept)], first.bias.data
-    return [narrow, *modules[1:]]
+def _layers(network: Any, start: int) -> list[nn.Module]:
+    """Returns the layers of a head whose first entry is number ``start``."""
+    first = network.first
+    choices = first.weight.new_zeros(start, len(first.bias)) if first.choices is None else first.choices[:start]
+    layers: list[nn.Module] = [_linear(first.bias, first.weight, first.masks, choices)]
+    for step in network.steps:
+        if isinstance(step, partial):
+            layers.append(_linear(step.args[0], step.keywords["mat2"]))
+        else:
+            layers.append(nn.ReLU() if step is th.relu_ else step)
+    return layers
+
+
+def _linear(bias: th.Tensor, *weights: th.Tensor | None) -> nn.Linear:
+    """Returns a layer on inputs beside each other, given the weights ``(inputs, outputs)`` of each."""
+    weight = th.cat([part for part in weights if part is not None])
+    linear = nn.Linear(*weight.shape)
+    linear.weight.data, linear.bias.data = weight.T.contiguous().cpu(), bias.clone().cpu()
+    return linear
+
+
+class _Trunk(nn.Module):
+    """Networks of an `AutoregressivePolicy` behind each other, from the parts ``keys`` of the observation."""
+
+    def __init__(self, policy: AutoregressivePolicy, keys: Sequence[str], *modules: nn.Module) -> None:
+        super().__init__()
+        features, normalizer = policy.features, policy.observation_normalizer
+        self.keys, self.network = keys, copy.deepcopy(nn.Sequential(*modules)).cpu()
+        self.normalize, self.clip = features.normalize, normalizer.clip
+        self.mean, self.scale = (part.clone().cpu() for part in (normalizer.mean, normalizer.scale()))
+
+    def forward(self, parts: dict[str, th.Tensor]) -> th.Tensor:
+        """Returns the output for frames ``(batch, frames, width)``; statistics are of one part after the other."""
+        features, first = [], 0
+        for frames in (parts[key] for key in self.keys):
+            own = slice(first, first := first + frames.shape[2])
+            if self.normalize:
+                frames = ((frames - self.mean[own]) * self.scale[own]).clamp(-self.clip, self.clip)
+            features.append(frames.flatten(1))
+        output: th.Tensor = self.network(th.cat(features, 1) if len(features) > 1 else features[0])
+        return output
+
+
+class _StockTrunk(nn.Module):
+    """Networks of a policy of sb3-contrib behind each other: the features extractor, then others."""
+
+    def __init__(self, policy: MaskableActorCriticPolicy, extractor: nn.Module, *modules: nn.Module) -> None:
+        super().__init__()
+        self.space, self.normalize_images = policy.observation_space, policy.normalize_images
+        self.networks = copy.deepcopy(nn.ModuleList([extractor, *modules])).cpu()
+
+    def forward(self, parts: dict[str, th.Tensor]) -> th.Tensor:
+        """Returns the output for frames ``(batch, frames, width)``, masks and the privileged part."""
+        space = self.space
+        seen = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+        shaped = {key: parts[key].reshape(-1, *(part.shape or ())) for key, part in seen.items()}
+        given = shaped if isinstance(space, spaces.Dict) else shaped[OBSERVATION]
+        output: Any = preprocess_obs(given, space, self.normalize_images)
+        for network in self.networks:
+            output = network(output)
+        return output  # type: ignore[no-any-return]
+
+
+class _ActorModule(nn.Module):
+    """What `actor_graph` records; ``inputs`` are the names of its arguments, in order."""
+
+    inputs = (OBSERVATION, ACTION_MASK, "uniform")
+
+    def __init__(self, policy: MaskableActorCriticPolicy) -> None:
+        super().__init__()
+        self.shapes = _frame_shapes(policy)
+        if isinstance(policy, AutoregressivePolicy):
+            self.trunk: nn.Module = _Trunk(policy, [OBSERVATION], *policy.extractors[0], *policy.actor)
+            self.heads = _HeadsModule(policy.heads)
+        else:
+            self.trunk = _StockTrunk(policy, policy.pi_features_extractor, policy.mlp_extractor.policy_net)
+            self.heads = _HeadsModule(_stock_heads(policy))
+
+    def forward(self, observation: th.Tensor, mask: th.Tensor, uniform: th.Tensor) -> Any:
+        """Returns actions, their log-probabilities, entropies of heads and probabilities of entries."""
+        parts = {OBSERVATION: observation, ACTION_MASK: mask.float()}
+        if PRIVILEGED in self.shapes:  # unknown in a real fight, and only a policy of sb3-contrib sees it
+            parts[PRIVILEGED] = observation.new_zeros(observation.shape[0], *self.shapes[PRIVILEGED])
+        return self.heads(self.trunk(parts), mask, uniform)
+
+
+class _CriticModule(nn.Module):
+    """What `critic_graph` records; ``inputs`` are the names of its arguments, in order."""
+
+    def __init__(self, policy: MaskableActorCriticPolicy) -> None:
+        super().__init__()
+        self.inputs, space = (*_frame_shapes(policy),), policy.observation_space
+        if isinstance(policy, AutoregressivePolicy):
+            own = *policy.extractors[1], *policy.critic, policy.value_net
+            self.trunk: nn.Module = _Trunk(policy, self.inputs, *own)
+            return
+        stock = policy.mlp_extractor.value_net, policy.value_net
+        self.trunk = _StockTrunk(policy, policy.vf_features_extractor, *stock)
+        if isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces:
+            self.inputs = (*self.inputs, ACTION_MASK)
+
+    def forward(self, *given: th.Tensor) -> Any:
+        """Returns values ``(batch,)``."""
+        return self.trunk(dict(zip(self.inputs, given, strict=True))).squeeze(1)
+
+
+@th.no_grad()
+def _stock_heads(policy: MaskableActorCriticPolicy) -> AutoregressiveHeads:
+    """Returns the heads of a policy of sb3-contrib as ours, which do not depend on each other."""
+    last: Any = policy.action_net
+    sizes = head_sizes_of(policy.action_space)
+    heads = AutoregressiveHeads(last.in_features, DependencyRules(sizes), [()] * len(sizes), False, False, False)
+    heads.direct.weight.copy_(last.weight)
+    heads.direct.bias.copy_(last.bias)
+    return heads
+
+
+def _exported(policy: MaskableActorCriticPolicy, module: _ActorModule | _CriticModule, outputs: Sequence[str]) -> bytes:
+    """Returns the graph of a module."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ValueError(
+            'graphs need ONNX: pip install "sb3-pvp[onnx]", or leave them out (sb3-pvp export --no-onnx)'
+        ) from error
+    sizes = head_sizes_of(policy.action_space)
+    examples = {key: th.zeros(1, *shape) for key, shape in _frame_shapes(policy).items()}
+    examples |= {ACTION_MASK: th.ones(1, sum(sizes), dtype=th.bool), "uniform": th.zeros(1, len(sizes))}
+    try:
+        model = _recorded(module, {name: examples[name] for name in module.inputs}, outputs)
+        if isinstance(module, _ActorModule):
+            _with_branches(model, module.heads)
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # of whatever the class of a user's features extractor does
+        raise ValueError(f"the policy cannot become a graph: {' '.join(str(error).split()):.200}") from error
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+@th.no_grad()
+def _recorded(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequence[str]) -> Any:
+    """Returns the ONNX model of a module, given an example of each input by name."""
+    import onnx
+
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its exporter that needs no further package is called legacy
+        th.onnx.export(
+            module.eval().requires_grad_(False),
+            tuple(examples.values()),
+            file,  # type: ignore[arg-type]
+            input_names=[*examples],
+            output_names=[*outputs],
+            dynamic_axes={name: {0: "batch"} for name in (*examples, *outputs)},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return onnx.load_from_string(file.getvalue())
+
+
+def _with_branches(model: Any, heads: _HeadsModule) -> None:
+    """Replaces each `_Branch` of a model by a branch: hidden layers only run if the head has a choice in some row."""
+    import onnx
+
+    make, names = onnx.helper, ["scores", "threshold", "latent", "chosen"]
+    for node in [each for each in model.graph.node if each.domain == _DOMAIN]:
+        head, (*given, has_choice) = node.attribute[0].i, node.input
+        widths = heads.sizes[head], 1, heads.latent_width, int(heads.starts[head])
+        examples = {name: th.zeros(1, width) for name, width in zip(names, widths, strict=True)}
+        deep = onnx.compose.add_prefix(_recorded(heads.deep[head], examples, ["choice", "shares"]), f"head_{head}/")
+        # A branch has no inputs: it sees the values outside.
+        outside = [
+            make.make_node("Identity", [value], [f"head_{head}/{name}"])
+            for value, name in zip(given, names, strict=True)
+        ]
+        results = [f"head_{head}/only_{name}" for name in ("choice", "shares")]
+        only = [
+            make.make_node("Hardmax", given[:1], results[:1], axis=1),
+            make.make_node("Identity", results[:1], results[1:]),
+        ]
+        infos = [make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results]
+        inside: Any = [*outside, *deep.graph.node], "then", [], deep.graph.output, deep.graph.initializer
+        branches = {"then_branch": make.make_graph(*inside), "else_branch": make.make_graph(only, "else", [], infos)}
+        node.CopyFrom(make.make_node("If", [has_choice], node.output, **branches))
+    used = [each for each in model.opset_import if each.domain != _DOMAIN]
+    del model.opset_import[:]
+    model.opset_import.extend(used)
 
 
 def _frame_shapes(policy: MaskableActorCriticPolicy) -> dict[str, tuple[int, int]]:
-    """Returns frames and features of each part of the observation but the mask."""
+    """Returns frames and features of each part of the observation but the mask, as the graphs see them."""
     space = policy.observation_space
     parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
     parts.pop(ACTION_MASK, None)
     if OBSERVATION not in parts or parts.keys() - {OBSERVATION, PRIVILEGED}:
         raise ValueError(f"a graph needs an observation with the part {OBSERVATION!r} and no others, not {space}")
     frames, _ = frames_of(parts[OBSERVATION])
-    return {key: (frames, spaces.flatdim(part) // frames) for key, part in parts.items()}
-
-
-def _head_sizes(space: Any) -> tuple[int, ...]:
-    return (int(space.n),) if isinstance(space, spaces.Discrete) else tuple(space.nvec.tolist())
+    known = {key: parts[key] for key in (OBSERVATION, PRIVILEGED) if key in parts}
+    return {key: (frames, spaces.flatdim(part) // frames) for key, part in known.items()}

@@ -1,1 +1,1 @@
-"""Model files: zips and fighter files, their descriptions, those that ship, and the opponents in them."""
+"""Model files: `reading` refuses what is wrong with one, `model_files` loads it and lets it act."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -20,21 +20,14 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 
-from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt, first_error
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt
+from sb3_pvp.common.errors import first_error, installed, require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
-from sb3_pvp.policies.files.extractors import (
-    EXTRACTORS,
-    find_extractor,
-    known_extractors,
-    name_of_extractor,
-    weights_of_extractor,
-)
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
 
 #: The classes that can be described, by the names that SB3 gives them.
@@ -229,41 +222,31 @@ class Description(BaseModel):
         """Returns how many weights the layers have; ``sizes`` are those of the parts of an observation."""
         is_own = self.policy_class is AutoregressivePolicy
         parts = {key: size for key, size in sizes.items() if not is_own or key != ACTION_MASK}
-        everything = sum(parts.values())
-        public = everything - (parts.get(PRIVILEGED, 0) if is_own else 0)
-        extracted = _Chain(public)
+        hidden = parts.get(PRIVILEGED, 0) if is_own else 0
+        public, counted = sum(parts.values()) - hidden, 0
         if self.features_extractor is not None:
-            extracted = _Chain(*weights_of_extractor(self.observation_space, self._extractor()))
-        of_actor = extracted.through(self.features)
-        of_critic = replace(extracted, width=extracted.width + everything - public).through(self.features)
-        counted = of_actor.count + (0 if self.share_features_extractor else of_critic.count)
-        actor, critic = (
-            _Chain(each.width).through(layers) for each, layers in ((of_actor, self.actor), (of_critic, self.critic))
-        )
-        counted += actor.count + critic.count + critic.width
+            public, counted = weights_of_extractor(self.observation_space, self._extractor())
+        of_actor, count = _through(public, self.features)
+        of_critic, count_of_critic = _through(public + hidden, self.features)
+        counted = counted + count + (0 if self.share_features_extractor else counted + count_of_critic)
+        (actor, count), (critic, count_of_critic) = _through(of_actor, self.actor), _through(of_critic, self.critic)
+        counted += count + count_of_critic + critic
         if not is_own:
-            return counted + actor.width * flat
-        inputs = actor.width + flat * (self.autoregressive + self.future_masks)
+            return counted + actor * flat
+        inputs = actor + flat * (self.autoregressive + self.future_masks)
         for size, layers in zip(self.head_sizes, self.heads, strict=True):
             # Heads with hidden layers are as wide as the widest head.
-            counted += _Chain(inputs).through((*layers, Layer(size=max(self.head_sizes) if layers else size))).count
+            counted += _through(inputs, (*layers, Layer(size=max(self.head_sizes) if layers else size)))[1]
         return counted + 2 * flat * flat  # the rules between heads
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """Layers one after the other: the number of their last outputs, and of the weights of all."""
-
-    width: int
-    count: int = 0
-
-    def through(self, layers: Iterable[Layer]) -> _Chain:
-        """Adds layers."""
-        width, count = self.width, self.count
-        for layer in layers:
-            if layer.size:
-                width, count = layer.size, count + width * layer.size
-        return _Chain(width, count)
+def _through(width: int, layers: Iterable[Layer]) -> tuple[int, int]:
+    """Returns how many outputs layers behind each other have for ``width`` inputs, and how many weights."""
+    count = 0
+    for layer in layers:
+        if layer.size:
+            width, count = layer.size, count + width * layer.size
+    return width, count
 
 
 def contract_hash(contract: Contract) -> str:
@@ -398,5 +381,50 @@ def _architecture(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _limits(array: NDArray[Any]) -> Limits:
-    values = tuple(None if np.isinf(value) else float(value) for value in array.flat)
-    return values[0] if len({*values}) == 1 else values
+    values = array.astype(object)
+    values[np.isinf(array)] = None
+    return values.flat[0] if (values == values.flat[0]).all() else tuple(values.flat)
+
+
+EXTRACTORS = "sb3_pvp.features_extractors"  #: Entry-point group of features extractors.
+_SB3: dict[str, type[BaseFeaturesExtractor]] = {
+    each.__name__: each for each in (CombinedExtractor, FlattenExtractor, NatureCNN)
+}
+
+
+def known_extractors() -> tuple[str, ...]:
+    """Returns the names of SB3's features extractors, and of those that installed packages add."""
+    return (*_SB3, *(name for name in installed(EXTRACTORS) if name not in _SB3))
+
+
+def find_extractor(name: str) -> type[BaseFeaturesExtractor]:
+    """Returns a features extractor by its name among `known_extractors`; `ValueError` if it cannot be imported."""
+    if name in _SB3:
+        return _SB3[name]
+    try:
+        found = installed(EXTRACTORS)[name].load()
+    except Exception as error:  # the code of another package can raise anything
+        raise ValueError(f"the features extractor {name!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseFeaturesExtractor)):
+        raise ValueError(f"the features extractor {name!r} is not a BaseFeaturesExtractor, but {found!r:.60}")
+    return found
+
+
+def name_of_extractor(extractor_class: type) -> str | None:
+    """Returns the name of a features extractor among `known_extractors`, or ``None``."""
+    for name in known_extractors():
+        with suppress(ValueError):  # one that cannot be imported is not this one
+            if find_extractor(name) is extractor_class:
+                return name
+    return None
+
+
+def weights_of_extractor(space: Space[Any], arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns the number of outputs of a features extractor, and of its weights, without allocating these.
+
+    ``arguments`` are those of `AutoregressivePolicy` that make it. Raises `ValueError` if it refuses them.
+    """
+    with th.device("meta"):
+        given = arguments["features_extractor_class"], arguments["features_extractor_kwargs"] or {}
+        extractor = ShapedFeatures(space, *given).extractor
+    return extractor.features_dim, sum(each.numel() for each in extractor.parameters())

@@ -6,28 +6,34 @@ import hashlib
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 from zipfile import ZipFile
 
+import numpy as np
 import torch as th
 from gymnasium import Space, spaces
+from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
-from sb3_pvp.policies.files.fighter_files import Fighter, read_fighter, read_sb3_zip
-from sb3_pvp.policies.files.registry import DATA, OPTIMIZER, TRAINING_ONLY, WEIGHTS, algorithm_of, data_of
+from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, data_of, read_fighter
+from sb3_pvp.policies.files.registry import TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
-from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor
+from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 # Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
@@ -80,20 +86,15 @@ class PolicyFile:
         else:
             file = find_model(source)
             self.name = str(file)
-            if safe or is_fighter(file):
-                self._take(_read_plain(file))
-                return
-        self._unpickle(file)
-
-    def _take(self, fighter: Fighter) -> None:
-        described = fighter.description
-        with _loading(self.name):
-            self._weights, self.content_hash = fighter.weights(), fighter.content_hash
-            self.arguments = described.arguments()
-            self.observation_space, self.action_space = described.observation_space, described.action_space
-        self.policy_class, self.frame_ages, self.game = described.policy_class, described.frame_ages, described.game
-
-    def _unpickle(self, file: Path | io.BytesIO) -> None:
+        if isinstance(file, Path) and (safe or is_fighter(file)):
+            fighter = read_fighter(file)
+            with _loading(self.name):
+                self._weights, self.content_hash = fighter.weights(), fighter.content_hash
+                known: Any = fighter.description
+                self.arguments = known.arguments()
+                self.policy_class, self.frame_ages, self.game = known.policy_class, known.frame_ages, known.game
+                self.observation_space, self.action_space = known.observation_space, known.action_space
+            return
         with _loading(self.name):
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(DATA))
@@ -116,8 +117,7 @@ class PolicyFile:
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
-        if not isinstance(self.action_space, spaces.MultiDiscrete):
-            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
+        assert isinstance(self.action_space, spaces.MultiDiscrete)  # see `ModelOpponent`
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
@@ -189,11 +189,6 @@ def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     return state
 
 
-def _read_plain(path: Path) -> Fighter:
-    """Reads a file without unpickling anything; the name decides what it is."""
-    return read_fighter(path) if is_fighter(path) else read_sb3_zip(path)
-
-
 def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> Any:
     """Loads a model for inference; to continue training use the algorithm's own ``load``, such as ``PvpPPO.load``.
 
@@ -222,7 +217,7 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
 def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> MaskablePPO:
     """Does the same as `load` for models of MaskablePPO."""
     if isinstance(file, Path) and (safe or is_fighter(file)):
-        fighter = _read_plain(file)
+        fighter = read_fighter(file)
         with _loading(str(file)):
             model = build(fighter.description, fighter.weights(), device)
             if (predictor := fighter.outcome_predictor()) is not None:
@@ -255,3 +250,111 @@ def named_game(name: str) -> Game:
     if ":" not in name and name not in game_names():
         raise ValueError(f"the game {name!r} is not installed: pass --game module:object")
     return find_game(name)
+
+
+CACHED_MODELS = 64  #: Model files that stay in memory while no fight uses them.
+
+
+class MaskableOpponent(ModelOpponent):
+    """A frozen policy of MaskablePPO as an opponent: no more than its actor, and equal ones share a copy.
+
+    Raises `ValueError` if it is none that maps frames of features to MultiDiscrete actions.
+    """
+
+    def __init__(self, file: PolicyFile) -> None:
+        super().__init__((file.observation_space, file.action_space), file.content_hash, file.frame_ages, file.game)
+        self.actor = file.actor()
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Returns random words, uint64 ``(N,)``."""
+        return words_from_seeds(seeds, stream=3)
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Does `predict_together` for this model alone."""
+        flags = np.full(len(observation), deterministic)
+        return self.predict_together([self], [observation], state, episode_start, flags, action_masks)
+
+    @staticmethod
+    def predict_together(
+        opponents: Sequence[MaskableOpponent],
+        observations: Sequence[Frames],
+        state: NDArray[np.uint64],
+        episode_start: Flags,
+        deterministic: Flags,
+        action_masks: Flags,
+    ) -> Decision:
+        """Does `predict` for several models: one array of observations each, other rows one model after the other."""
+        actors = [opponent.actor for opponent in opponents]
+        numbers, state = uniforms(state, len(actors[0].head_sizes))
+        numbers[deterministic] = -1.0  # selects the most likely entry
+        frames = [
+            th.from_numpy(np.ascontiguousarray(seen, np.float32).reshape(-1, *actor.frame_shape))
+            for actor, seen in zip(actors, observations, strict=True)
+        ]
+        masks = th.from_numpy(np.ascontiguousarray(action_masks))
+        return act_batched(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
+
+
+#: Models in use, by content hash: fights and files with the same policy share one copy.
+_models: WeakValueDictionary[str, MaskableOpponent] = WeakValueDictionary()
+
+
+def find_file(path: str | Path) -> Path:
+    """Returns the file of a model; raises `FileNotFoundError`. Replaced where the learner's disk is out of reach."""
+    return find_model(path)
+
+
+def load_opponent(path: str | Path, safe: bool = False) -> ModelOpponent:
+    """Loads a model file as an opponent, without touching the global random generators; ``safe``: unpickles nothing.
+
+    Files with the same policy share one copy; a file is read again only after it has changed. Raises
+    `FileNotFoundError`, and `ValueError` if its algorithm is not in the registry, or it cannot act in fights.
+    """
+    path = find_file(path)
+    status = path.stat()  # models are saved atomically, so a new version has another inode
+    return _read_opponent(path, safe, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(CACHED_MODELS)
+def _read_opponent(path: Path, safe: bool, *version: int) -> ModelOpponent:
+    """Reads a model file; ``version`` is only a part of the cache's key."""
+    return _opponent_of(path, safe)
+
+
+def model_opponent(model: Any) -> ModelOpponent:
+    """Returns a frozen copy of a model as an opponent."""
+    if not isinstance(model, BaseAlgorithm):
+        raise ValueError(f"an opponent must be a name, a path, an Opponent or a model, got {model!r}")
+    return _opponent_of(model)
+
+
+def _opponent_of(source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
+    algorithm = algorithm_of(source)
+    try:
+        return algorithm.opponent(source, safe)
+    except ValueError as error:
+        name = source if isinstance(source, Path) else type(source).__name__
+        raise ValueError(f"{name} cannot be an opponent: {error}") from error
+
+
+class MaskablePPOFiles(Algorithm):
+    """`MaskablePPO` and `PvpPPO` in the registry."""
+
+    model_class = MaskablePPO
+
+    def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
+        """Implements `Algorithm.load`."""
+        return load_maskable_ppo(file, device, safe)
+
+    def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> MaskableOpponent:
+        """Implements `Algorithm.opponent`: of equal policies, always the same object."""
+        file = PolicyFile(source, safe)
+        known = _models.get(file.content_hash)
+        if known is None:
+            known = _models[file.content_hash] = MaskableOpponent(file)
+        return known
+
+
+MASKABLE_PPO = MaskablePPOFiles()

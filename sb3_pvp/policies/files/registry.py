@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import torch as th
@@ -20,18 +20,16 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.entry_points import installed, missing
-from sb3_pvp.common.names import unknown_name
+from sb3_pvp.common.errors import installed, missing, unknown_name
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
-from sb3_pvp.policies.files.fighter_files import read_plain_values
+from sb3_pvp.policies.files.reading import data_of, read_plain_values
 from sb3_pvp.policies.files.shipped import is_fighter
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
-DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
 #: Attributes in a model file that only training needs.
 TRAINING_ONLY = (
     "training_state",
@@ -42,7 +40,6 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
-_MAX_PACKED = 1 << 24
 
 Source = str | Path | io.BytesIO | BaseAlgorithm
 
@@ -206,25 +203,6 @@ def algorithm_of(source: Source) -> Algorithm:
         raise
 
 
-def data_of(file: str | Path | io.BytesIO) -> dict[str, Any]:
-    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text.
-
-    Raises `ValueError` if it is no model file.
-    """
-    try:
-        with ZipFile(file) as archive, archive.open(DATA) as entry:
-            is_packed = archive.getinfo(DATA).compress_type != ZIP_STORED  # then it could be larger than any memory
-            content = entry.read(_MAX_PACKED + 1 if is_packed else -1)
-        if is_packed and len(content) > _MAX_PACKED:
-            raise ValueError(f"its {DATA} is compressed, and has more than {_MAX_PACKED} bytes")
-        data = json.loads(content)
-    except (BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise ValueError(f"{_name(file)} is not a model: {' '.join(str(error).split()):.200}") from error
-    if not isinstance(data, dict):
-        raise ValueError(f"{_name(file)} is not a model: its {DATA} is no object")
-    return data
-
-
 def content_hash(source: Path | BaseAlgorithm) -> str:
     """Returns a hash that is equal for files with the same policy: without what only training needs."""
     file: Path | io.BytesIO = source if isinstance(source, Path) else io.BytesIO()
@@ -237,7 +215,3 @@ def content_hash(source: Path | BaseAlgorithm) -> str:
             if name.endswith(".pth") and "optimizer" not in name:
                 digest.update(name.encode() + archive.read(name))
     return digest.hexdigest()
-
-
-def _name(file: str | Path | io.BytesIO) -> str:
-    return "it" if isinstance(file, io.BytesIO) else str(file)

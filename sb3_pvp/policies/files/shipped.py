@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sb3_pvp.common.names import did_you_mean
+from sb3_pvp.common.errors import did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 SUFFIX, _CARD = ".fighter", ".json"

@@ -16,8 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sb3_pvp.algorithms.ppo.algorithm import PvpPPO
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
-from sb3_pvp.common.arguments import MAPPING, NUMBER, NonNegativeInt, PositiveInt, read_model
-from sb3_pvp.common.value_checks import check_frame_ages
+from sb3_pvp.common.arguments import MAPPING, NUMBER, NonNegativeInt, PositiveInt, check_frame_ages, read_model
 from sb3_pvp.game.contract import Contract, DependencyTables
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
@@ -33,7 +32,12 @@ WIN_RATE = "winrate"  #: The name of the extension that is our `OutcomePredictor
 #: heads: it pads them to the same size, and keeps a table of all pairs of entries.
 _MAX_LAYERS, _MAX_HEADS, _MAX_ENTRIES = 1000, 64, 1024
 _RELU = Layer(activation="relu")
+_KEPT = ("env_kwargs", "reference_rating", "past_self_play_league")  #: See `UpstreamFile.settings`.
 _Rule = Literal["require_all", "require_any", "require_none"]
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=5)  # for the caller of `import_upstream`
 
 
 def _parse(config: Any) -> Layers:
@@ -132,16 +136,20 @@ class UpstreamFile:
             self.params = read_model(PolicyParams, plain(given), "policy parameter")
             numbers = {name: plain(meta[name]) for name in _Meta.model_fields}
             self.meta = read_model(_Meta, numbers, "metadata")
-            self.custom_data: Mapping[str, Any] = meta.get("custom_data") or {}
+            custom: Mapping[str, Any] = meta.get("custom_data") or {}
+            #: Parts of the custom data that are kept as they are, JSON values.
+            self.settings = {name: value for name in _KEPT if (value := plain(custom.get(name))) is not None}
             if sum(self.params.action_head_sizes) > _MAX_ENTRIES:
                 raise ValueError(f"it has more than {_MAX_ENTRIES} actions")
             self._rules = self.params.rules
-            self.contract = self._find_contract()
+            self.contract = self._find_contract(plain(custom.get("env_meta")))
             self.statistics = self._moments(meta["running_observation_stats"], (self._width,), clip=5)
             self._weights = _Weights(self._checkpoint, content["policy"], self.params)
             self._predictor = self._predictor_parts(content.get("extensions") or [])
-            #: Arguments of the environment, JSON values; ``None`` if they are not recorded.
-            self.env_kwargs = plain(self.custom_data.get("env_kwargs"))
+            rewards = custom.get("reward_norm")
+            self.returns = None if rewards is None else self._moments(rewards, (1,))  #: Of rewards, if they are there.
+            #: Arguments of the environment; ``None`` if they are not recorded.
+            self.env_kwargs = self.settings.get("env_kwargs")
             self.frame_ages = self._frame_ages()  #: Ages of the frames in ticks, ascending.
 
     @property
@@ -173,11 +181,6 @@ class UpstreamFile:
         return spaces.Dict({**parts, ACTION_MASK: mask})
 
     @property
-    def action_space(self) -> spaces.MultiDiscrete:
-        """The action space."""
-        return spaces.MultiDiscrete(np.array(self.params.action_head_sizes, dtype=np.int64))
-
-    @property
     def policy_arguments(self) -> dict[str, Any]:
         """The arguments of an `AutoregressivePolicy` of the same architecture."""
         params = self.params
@@ -199,10 +202,8 @@ class UpstreamFile:
         """Copies weights, statistics and rules into a policy with `policy_arguments`."""
         weights, heads = self._weights, policy.heads
         normalizer = policy.observation_normalizer
-        normalizer.mean[: self._width], normalizer.variance[: self._width] = (
-            self.statistics.mean,
-            self.statistics.variance,
-        )
+        normalizer.mean[: self._width] = self.statistics.mean
+        normalizer.variance[: self._width] = self.statistics.variance
         heads.normalizer.mean.copy_(weights.choices.mean)
         heads.normalizer.variance.copy_(weights.choices.variance)
         for own, count in ((normalizer, self.statistics.count), (heads.normalizer, weights.choices.count)):
@@ -231,17 +232,6 @@ class UpstreamFile:
             predictor.statistics = FrameStatistics.of(policy.observation_normalizer, shape[1])
         return predictor
 
-    def moments(self, name: str) -> Moments | None:
-        """Returns running statistics of numbers in the custom data, such as ``"reward_norm"``, if they are there."""
-        record = self.custom_data.get(name)
-        with refusing(self._checkpoint.path):
-            return None if record is None else self._moments(record, (1,))
-
-    def settings(self, name: str) -> Any:
-        """Returns a part of the custom data, such as ``"env_kwargs"``, as JSON values; ``None`` if it is not there."""
-        with refusing(self._checkpoint.path):
-            return plain(self.custom_data.get(name))
-
     @property
     def _width(self) -> int:
         """Features of a frame in the original statistics."""
@@ -257,8 +247,8 @@ class UpstreamFile:
             raise ValueError(f"its observations are not clipped to ±{clip}")
         return Moments(mean, variance, NUMBER.read("count", plain(state["count"])))
 
-    def _find_contract(self) -> Contract | None:
-        """Returns the contract with these heads and observations, and warns about differences."""
+    def _find_contract(self, recorded: Any) -> Contract | None:
+        """Returns the contract with these heads and observations, and warns of differences to it or to ``recorded``."""
         params = self.params
         shape = params.action_head_sizes, params.actor_input_size
         contract = next(
@@ -271,39 +261,30 @@ class UpstreamFile:
         if sees_opponent and params.share_feature_extractor:
             raise ValueError("its actor and critic share a feature extractor, but see different features")
         if sees_opponent and params.max_sequence_length > 1:
-            warnings.warn(
+            _warn(
                 "in training, the original system mixed up the features of this actor, which sees several frames "
-                "(training.md §3.3); it acts as it did on the original's socket, where they are in order",
-                stacklevel=4,
+                "(training.md §3.3); it acts as it did on the original's socket, where they are in order"
             )
         if contract is None:
-            warnings.warn("no game here has these actions and observations: it can predict, but not play", stacklevel=4)
+            _warn("no game here has these actions and observations: it can predict, but not play")
             return None
         own, theirs = contract.dependencies, self._rules
         if any((getattr(own, rule) != getattr(theirs, rule)).any() for rule in get_args(_Rule)):
-            warnings.warn(
-                f"the rules between its actions are not those of {contract.name}; they are kept", stacklevel=4
-            )
-        if self._has_other_names(contract):
-            warnings.warn(f"the names of its actions or observations are not those of {contract.name}", stacklevel=4)
+            _warn(f"the rules between its actions are not those of {contract.name}; they are kept")
+        if recorded is not None:
+            names = [each["id"] for head in recorded["actions"] for each in head["actions"]]
+            names += [each["id"] for each in recorded["observations"]]
+            ours = [each.id for head in contract.heads for each in head.actions]
+            if names != ours + [each.id for each in contract.observations]:
+                _warn(f"the names of its actions or observations are not those of {contract.name}")
         return contract
-
-    def _has_other_names(self, contract: Contract) -> bool:
-        """Whether the checkpoint records its contract, and that is another one."""
-        recorded = self.settings("env_meta")
-        if recorded is None:
-            return False
-        actions = [action["id"] for head in recorded["actions"] for action in head["actions"]]
-        observations = [observation["id"] for observation in recorded["observations"]]
-        own = [action.id for head in contract.heads for action in head.actions]
-        return (actions, observations) != (own, [observation.id for observation in contract.observations])
 
     def _frame_ages(self) -> tuple[int, ...]:
         """Returns the ages of the frames; without a record of them, those of the newest ones."""
         frames = self.params.max_sequence_length
         recorded = (self.env_kwargs or {}).get("stack_frames", frames)
         if recorded != frames and not (isinstance(recorded, list) and len(recorded) == frames):
-            warnings.warn(f"it does not record the ages of its {frames} frames: taken to be the newest", stacklevel=4)
+            _warn(f"it does not record the ages of its {frames} frames: taken to be the newest")
             recorded = frames
         return check_frame_ages(recorded)
 
@@ -332,7 +313,7 @@ class UpstreamFile:
         for extension in extensions:
             name, given = plain(extension["name"]), extension["params"]
             if name != WIN_RATE:
-                warnings.warn(f"its extension {name!r:.40} is left out", stacklevel=4)
+                _warn(f"its extension {name!r:.40} is left out")
                 continue
             shape = plain(given["max_sequence_length"]), plain(given["input_size"])
             if shape != (self.params.max_sequence_length, self.params.actor_input_size):
@@ -368,11 +349,8 @@ class _Weights:
             width += sum(sizes[head + 1 :]) * params.append_future_action_masks
             hidden, width = reader.network(f"actor.heads.{head}.0", layers, width)
             self.heads.append([*hidden, reader.linear(f"actor.heads.{head}.1", width, size)])
-        flat, names = sum(sizes), (f"actor.action_{part}" for part in ("mean", "var", "count"))
-        mean, variance, count = (
-            reader.tensor(name, *shape) for name, shape in zip(names, ([flat], [flat], [1]), strict=True)
-        )
-        self.choices = Moments(mean, variance, float(count))
+        mean, variance = (reader.tensor(f"actor.action_{part}", sum(sizes)) for part in ("mean", "var"))
+        self.choices = Moments(mean, variance, float(reader.tensor("actor.action_count", 1)))
         reader.finish()
 
 
@@ -419,7 +397,7 @@ def _without_leading_dropout(layers: Layers) -> Layers:
     """Returns the layers of a head as ours can be; the dropout matters for training only."""
     kept = tuple(dropwhile(lambda layer: not layer.size, layers))
     if kept != layers:
-        warnings.warn("the dropout at the beginning of its heads is left out", stacklevel=4)
+        _warn("the dropout at the beginning of its heads is left out")
     return kept
 
 
@@ -431,10 +409,6 @@ def _rectified(layers: Layers) -> dict[str, Any]:
 
 def _architecture(layers: Layers) -> dict[str, Any]:
     return {"layers": [layer.model_dump(exclude_defaults=True) for layer in _kept(layers)]}
-
-
-#: Parts of the original custom data that are kept as they are.
-_KEPT = ("env_kwargs", "reference_rating", "past_self_play_league")
 
 
 def import_upstream(path: str | Path, device: str = "cpu") -> PvpPPO:
@@ -456,7 +430,8 @@ def import_upstream(path: str | Path, device: str = "cpu") -> PvpPPO:
     file = UpstreamFile(find_model(path))
     with preserved_random_state():  # a new network samples initial weights before it gets those of the file
         model = PvpPPO(AutoregressivePolicy, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
-        model.observation_space, model.action_space, model.n_envs = file.observation_space, file.action_space, 1
+        model.observation_space, model.n_envs = file.observation_space, 1
+        model.action_space = spaces.MultiDiscrete(np.array(file.params.action_head_sizes, dtype=np.int64))
         model.policy_kwargs = file.policy_arguments
         model._setup_model()
     policy: Any = model.policy
@@ -464,12 +439,11 @@ def import_upstream(path: str | Path, device: str = "cpu") -> PvpPPO:
     policy.set_training_mode(False)
     model.num_timesteps, model.trained_rollouts = file.meta.trained_steps, file.meta.trained_rollouts
     model.num_updates, model.frame_ages = file.meta.num_updates, file.frame_ages
-    settings = {name: value for name in _KEPT if (value := file.settings(name)) is not None}
     if file.contract is not None:
         model.game, model.reset_params = file.contract.name, file.reset_params
-    returns, predictor = file.moments("reward_norm"), file.outcome_predictor(policy)
+    returns, predictor = file.returns, file.outcome_predictor(policy)
     if returns is not None:
         model.normalize_reward, own = True, model.reward_normalizer
         own.mean, own.variance, own.count = float(returns.mean), float(returns.variance), returns.count
-    vars(model).update(upstream=settings, **({} if predictor is None else {"outcome_predictor": predictor}))
+    vars(model).update(upstream=file.settings, **({} if predictor is None else {"outcome_predictor": predictor}))
     return model

@@ -1,19 +1,22 @@
 """Reads PyTorch's zip checkpoints as data, so that they need not be trusted (cli-config.md §11).
 
-A pickle is a program that may call any function it names. Here it is read by an interpreter of its instructions that
-calls nothing and imports nothing: where the program would make an object, it notes down of which class and from what,
-as a `Record`. Names that no checkpoint of the original system has are refused all the same. Tensors are made only on
-demand, from the raw numbers beside the pickle.
+A pickle is a program that may call any function it names. Python's own unpickler runs it here with stand-ins: whatever
+class it names is a new subclass of `Record`, which only notes its arguments and state down. Names that no checkpoint of
+the original system has are refused all the same. Tensors are made on demand, from the raw numbers beside the pickle.
+
+``torch.load(weights_only=True)`` does not do: it calls what is on its own list, such as storages of any size, and it
+hashes keys of any depth.
 """
 
 from __future__ import annotations
 
-import pickletools
+import io
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zipfile import ZipFile, is_zipfile
 
 import numpy as np
@@ -34,17 +37,15 @@ _TENSOR, _ORDERED, _ENCODE = "torch._utils._rebuild_tensor_v2", "collections.Ord
 _SCALARS = {f"numpy.{core}.multiarray.scalar" for core in ("core", "_core")}
 _ARRAYS = {f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")} | {"numpy.ndarray"}
 _SETS = {f"{module}.{kind}" for module in ("__builtin__", "builtins") for kind in ("set", "frozenset")}
-_KNOWN = {*_STORAGES, _TENSOR, _ORDERED, _ENCODE, "numpy.dtype", *_SCALARS, *_ARRAYS, *_SETS}
-#: Limits far above what real checkpoints have: about 50,000 instructions, 2 MB to 30 MB.
-_MAX_INSTRUCTIONS = 2_000_000
-_MAX_PICKLE = 32 << 20
-_MAX_BYTES = 1 << 30
+_KNOWN = {*_STORAGES, _TENSOR, _ENCODE, "numpy.dtype", *_SCALARS, *_ARRAYS, *_SETS}
+#: Limits far above what real checkpoints have: pickles of less than 1 MB, files of 2 MB to 30 MB. An instruction of a
+#: pickle has at least one byte, so the first one also limits time and memory.
+_MAX_PICKLE, _MAX_BYTES = 4 << 20, 1 << 30
 _MAX_VALUES, _MAX_DEPTH = 200_000, 50
-#: Instructions that push their argument, and those that push a constant.
-_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "BINUNICODE8"}
-_LITERALS |= {"SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+#: Instructions that no checkpoint has, and that would use classes of this process, hash what is too deep for that, or
+#: allocate what they ask for. All others only make values of what is in the pickle, or call a stand-in.
+_REFUSED = pickle.EXT1 + pickle.EXT2 + pickle.EXT4 + pickle.EMPTY_SET + pickle.ADDITEMS + pickle.FROZENSET
+_REFUSED += pickle.DICT + pickle.BYTEARRAY8 + pickle.NEXT_BUFFER + pickle.READONLY_BUFFER
 
 
 @contextmanager
@@ -57,19 +58,36 @@ def refusing(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is not a checkpoint that can be read: {text:.300}") from error
 
 
-class Name:
-    """The name of a class or function in a pickle, such as ``"pvp_ml.ppo.ppo.Meta"``."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 class Record:
     """An object in a pickle: the name of its class, or of the function that makes it, its arguments and its state."""
 
-    def __init__(self, kind: str, arguments: tuple[Any, ...]) -> None:
-        self.kind, self.arguments = kind, arguments
-        self.state: Any = {}
+    kind: str = "storage"  #: By itself, it is the numbers of a tensor.
+    arguments: tuple[Any, ...]
+    state: Any
+
+    def __new__(cls, *arguments: Any) -> Record:
+        made = super().__new__(cls)
+        made.arguments, made.state = arguments, {}
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Mapping(dict[Any, Any]):
+    """A dictionary, ordered or not; attributes of one mean nothing here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        # A tuple is no key: hashing a deep one overflows the interpreter's stack.
+        if not isinstance(key, (str, int, float, Record, type(None))):
+            raise ValueError(f"a {type(key).__name__} is a key")
+        super().__setitem__(key, value)
+
+    def __setstate__(self, state: Any) -> None:
+        pass
 
 
 class Checkpoint:
@@ -94,7 +112,7 @@ class Checkpoint:
             order = f"{self._root}byteorder"
             if order in entries and file.read(order) != b"little":
                 raise ValueError("it was written on a big-endian machine")
-            self.content = _Interpreter().run(file.read(f"{self._root}data.pkl"))
+            self.content = _Unpickler(io.BytesIO(file.read(f"{self._root}data.pkl"))).load()
 
     def tensor(self, record: Any, shape: tuple[int, ...]) -> th.Tensor:
         """Returns a tensor as float32; raises an error, see `refusing`, if it has another shape or is not finite."""
@@ -167,133 +185,33 @@ def _number(record: Record) -> Any:
     return np.frombuffer(raw, f"<{name}")[0].item()
 
 
-class _Interpreter:
-    """Runs the instructions of a pickle; `Name` and `Record` stand for classes and objects."""
+class _Unpickler(pickle._Unpickler):
+    """Runs the instructions of a pickle; classes and objects are stand-ins."""
 
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  #: The stacks under each mark.
-        self.memo: dict[int, Any] = {}
+    # The unpickler in Python: the one in C allocates whatever memory an index of the memo asks for.
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: run for code, run in pickle._Unpickler.dispatch.items() if code not in _REFUSED
+    }
 
-    def run(self, pickle: bytes) -> Any:
-        """Returns what the pickle contains."""
-        for number, (instruction, argument, _) in enumerate(pickletools.genops(pickle)):
-            if number > _MAX_INSTRUCTIONS:
-                raise ValueError("it has more instructions than any checkpoint")
-            name = instruction.name
-            if name in _LITERALS:
-                self.stack.append(argument)
-            elif name in _CONSTANTS:
-                self.stack.append(_CONSTANTS[name])
-            elif name in _TUPLES:
-                self.stack[-_TUPLES[name] :] = [self._tuple(self.stack[-_TUPLES[name] :], _TUPLES[name])]
-            elif name not in ("PROTO", "FRAME", "STOP"):
-                self._structure(name, argument)
-        (content,) = self.stack
-        return content
+    def load_empty_dictionary(self) -> None:
+        """Pushes a `_Mapping`."""
+        self.append(_Mapping())  # type: ignore[attr-defined]
 
-    def _structure(self, name: str, argument: Any) -> None:
-        stack = self.stack
-        match name:
-            case "MARK":
-                self.below.append(stack)
-                self.stack = []
-            case "POP":
-                stack.pop()
-            case "BINPUT" | "LONG_BINPUT":
-                self.memo[argument] = stack[-1]
-            case "MEMOIZE":
-                self.memo[len(self.memo)] = stack[-1]
-            case "BINGET" | "LONG_BINGET":
-                stack.append(self.memo[argument])
-            case "EMPTY_LIST":
-                stack.append([])
-            case "EMPTY_DICT":
-                stack.append({})
-            case "EMPTY_SET":
-                stack.append(Record("builtins.set", ([],)))
-            case "TUPLE":
-                items = self._marked()
-                self.stack.append(self._tuple(items, len(items)))
-            case "APPEND":
-                item = stack.pop()
-                self._extend([item])
-            case "APPENDS" | "ADDITEMS":
-                self._extend(self._marked())
-            case "SETITEM":
-                items = stack[-2:]
-                del stack[-2:]
-                self._set(items)
-            case "SETITEMS":
-                self._set(self._marked())
-            case "GLOBAL":
-                stack.append(_name(*argument.split(" ", 1)))
-            case "STACK_GLOBAL":
-                module, attribute = stack.pop(-2), stack.pop()
-                stack.append(_name(module, attribute))
-            case "REDUCE" | "NEWOBJ":
-                made, arguments = stack.pop(-2), stack.pop()
-                stack.append(_record(made, arguments))
-            case "BUILD":
-                state, built = stack.pop(), stack[-1]
-                if isinstance(built, Record):
-                    built.state = state
-                elif not isinstance(built, dict):  # attributes of an OrderedDict mean nothing here
-                    raise ValueError(f"it sets the attributes of a {type(built).__name__}")
-            case "BINPERSID":
-                stack.append(_storage(stack.pop()))
-            case _:
-                raise ValueError(f"it has the instruction {name}, which no checkpoint has")
+    dispatch[pickle.EMPTY_DICT[0]] = load_empty_dictionary
 
-    def _marked(self) -> list[Any]:
-        """Returns what is above the last mark, which it removes."""
-        marked, self.stack = self.stack, self.below.pop()
-        return marked
+    def find_class(self, module: str, name: str) -> type:
+        """Returns the stand-in for a class or function; raises `ValueError` if no checkpoint has it."""
+        whole = f"{module}.{name}"
+        if whole == _ORDERED:
+            return _Mapping
+        if whole not in _KNOWN and not whole.startswith(_OWN):
+            what = f"it names {whole!r:.100}, as no checkpoint of the original system does"
+            raise ValueError(f"{what}; nothing of it was run")
+        return type("Record", (Record,), {"kind": whole})
 
-    def _tuple(self, items: list[Any], size: int) -> tuple[Any, ...]:
-        if len(items) != size:
-            raise ValueError("its stack is too short")
-        return tuple(items)
-
-    def _extend(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if isinstance(target, Record) and target.kind in _SETS:
-            target = target.arguments[0]
-        if not isinstance(target, list):
-            raise ValueError(f"it appends to a {type(target).__name__}")
-        target.extend(items)
-
-    def _set(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if not isinstance(target, dict) or len(items) % 2:
-            raise ValueError(f"it sets items of a {type(target).__name__}")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            # A tuple is no key: hashing a deep one overflows the interpreter's stack.
-            if not isinstance(key, (str, int, float, Record, type(None))):
-                raise ValueError(f"a {type(key).__name__} is a key")
-            target[key] = value
-
-
-def _name(module: Any, attribute: Any) -> Name:
-    """Returns the name of a class or function; raises `ValueError` if no checkpoint has it."""
-    if not isinstance(module, str) or not isinstance(attribute, str):
-        raise ValueError("a name is no text")
-    name = f"{module}.{attribute}"
-    if name not in _KNOWN and not name.startswith(_OWN):
-        raise ValueError(f"it names {name!r:.100}, as no checkpoint of the original system does; nothing of it was run")
-    return Name(name)
-
-
-def _record(made: Any, arguments: Any) -> Any:
-    """Returns the stand-in for an object."""
-    if not isinstance(made, Name) or not isinstance(arguments, tuple):
-        raise ValueError(f"it calls a {type(made).__name__}")
-    return {} if made.name == _ORDERED and not arguments else Record(made.name, arguments)
-
-
-def _storage(key: Any) -> Record:
-    """Returns the stand-in for the numbers of a tensor, with the arguments ``(kind, entry, count)``."""
-    what, kind, entry, _, count = key
-    if what != "storage" or kind.name not in _STORAGES or not isinstance(entry, str) or not isinstance(count, int):
-        raise ValueError("the numbers of a tensor are of an unknown kind")
-    return Record("storage", (kind.name, entry, count))
+    def persistent_load(self, pid: Any) -> Record:
+        """Returns the stand-in for the numbers of a tensor, with the arguments ``(kind, entry, count)``."""
+        what, kind, entry, _, count = pid
+        if what != "storage" or kind.kind not in _STORAGES or not isinstance(entry, str) or not isinstance(count, int):
+            raise ValueError("the numbers of a tensor are of an unknown kind")
+        return Record(kind.kind, entry, count)

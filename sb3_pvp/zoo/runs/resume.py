@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalCallback
 
 from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.common.damaged_files import DamagedFile, reading, skipping_damage
+from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage, write_atomically
 from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say, uninterrupted
 from sb3_pvp.common.waiting import is_waiting
@@ -176,10 +175,13 @@ def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: in
             _restore_evaluations(callback, run)
 
 
-class LastCallback(BaseCallback):
-    """Records the progress of training after all other callbacks, and defers signals to stop to the end of a step."""
+class RunCallbacks(CallbackList):
+    """The callbacks of a run, which knows from where it can be resumed, and ends at a signal between two steps.
 
-    #: Whether a rollout has started, in all other callbacks as well.
+    ``save`` is called at the end of training, before the callbacks, which may wait then.
+    """
+
+    #: Whether a rollout has started, in all callbacks as well.
     has_begun = False
     #: Whether there was a signal to stop.
     interrupted = False
@@ -188,6 +190,10 @@ class LastCallback(BaseCallback):
     #: Steps and rollouts of the model at the start of the rollout in progress, or at the end of training, from which
     #: the run can be resumed; ``None`` while the model learns.
     resumes_at: tuple[int, int] | None = None
+
+    def __init__(self, callbacks: list[BaseCallback], save: Callable[[], object]) -> None:
+        super().__init__(callbacks)
+        self._save = save
 
     def deferring(self) -> AbstractContextManager[None]:
         """Lets the first signal end training between two steps, where it can be resumed, and a second Ctrl-C at once.
@@ -209,40 +215,28 @@ class LastCallback(BaseCallback):
         return deferring(stop)
 
     def _on_rollout_start(self) -> None:
+        self.resumes_at = self.model.num_timesteps, trained_rollouts(self.model)
+        super()._on_rollout_start()
         self.has_begun = True
 
     def _on_step(self) -> bool:
         """Raises ``KeyboardInterrupt`` if there was a signal to stop."""
+        goes_on = super()._on_step()
         if self.interrupted:
             raise KeyboardInterrupt
-        return True
+        return goes_on
 
     def _on_rollout_end(self) -> None:
+        super()._on_rollout_end()
         self.resumes_at = None
 
-
-class FirstCallback(BaseCallback):
-    """Comes before all other callbacks, which may wait: notes for ``last`` where to resume, and saves the model.
-
-    ``save`` is called at the end of training.
-    """
-
-    def __init__(self, last: LastCallback, save: Callable[[], object]) -> None:
-        super().__init__()
-        self._last, self._save = last, save
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_start(self) -> None:
-        self._last.resumes_at = self.model.num_timesteps, trained_rollouts(self.model)
-
     def _on_training_end(self) -> None:
-        if self._last.resumes_at is None:  # not in the middle of a rollout, where callbacks can stop the training
-            self._on_rollout_start()
+        # Callbacks can also stop the training in the middle of a rollout, whose start is known already.
+        self.resumes_at = self.resumes_at or (self.model.num_timesteps, trained_rollouts(self.model))
         with uninterrupted():
             self._save()
-        self._last.is_over = True
+        self.is_over = True
+        super()._on_training_end()
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:

@@ -8,84 +8,63 @@ training's TensorBoard files; `WandbArtifactsCallback` adds models and ratings.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import Refusal, refusals
 
-if TYPE_CHECKING:
-    from wandb import Run
-
-#: The file in the run folder that identifies its W&B run.
-RUN_FILE = "wandb_run.json"
+#: The file in the run folder that identifies its W&B run, and the version of its format.
+RUN_FILE, VERSION = "wandb_run.json", 1
 #: The folder for TensorBoard files in the run folder, if there is no ``--tensorboard-log``.
 EVENTS = "tensorboard"
 
 _PACKAGES = ("sb3-pvp", "stable-baselines3", "sb3-contrib", "rl_zoo3", "gymnasium", "torch", "numpy", "numba", "wandb")
 
 
-class _RunFile(BaseModel):
-    """The format of `RUN_FILE`."""
+def start_tracking(args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
+    """Uses the open W&B run, or resumes the one of this run folder, or opens a new one.
 
-    version: Literal[1] = 1
-    id: str
-    project: str
-    entity: str | None
+    Raises `Refusal` if W&B refuses or cannot be reached, or if `RUN_FILE` cannot be read.
+    """
+    import wandb
+
+    init, preset = _saved_run(folder), getattr(args, "preset", None)
+    versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+    config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
+    config |= {"versions": versions, "preset": preset, "run_folder": folder.name}
+    if (run := wandb.run) is not None:  # rl-zoo3's own command has opened it
+        run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
+    else:
+        tags = [*args.wandb_tags, *([preset] if preset else [])]
+        settings = wandb.Settings(disable_git=True, save_code=False)
+        if not init:
+            init["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"  # as in rl-zoo3
+            init |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
+        init |= {"group": args.wandb_group, "tags": tags, "config": config, "settings": settings}
+        try:
+            run = wandb.init(**init, sync_tensorboard=True)
+        except wandb.Error as error:
+            raise Refusal(
+                f"W&B cannot track this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or "
+                "set WANDB_MODE=offline to keep everything on this machine"
+            ) from error
+    about = {"version": VERSION, "id": run.id, "project": run.project, "entity": run.entity}
+    write_atomically(folder / RUN_FILE, json.dumps(about) + "\n")
 
 
-class Tracking:
-    """The W&B run of one training."""
+def finish_tracking(exit_code: int = 0) -> None:
+    """Finishes the W&B run, if one is open, waiting until everything is sent or written."""
+    import wandb
 
-    #: Only if it was opened here.
-    _own_run: Run | None = None
-
-    def start(self, args: argparse.Namespace, hyperparams: Mapping[str, Any], folder: Path) -> None:
-        """Uses the open W&B run, or resumes the one of this run folder, or opens a new one.
-
-        Raises `Refusal` if W&B refuses or cannot be reached, or if `RUN_FILE` cannot be read.
-        """
-        import wandb
-
-        init, preset = _saved_run(folder), getattr(args, "preset", None)
-        versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
-        config = {**vars(args), "command": " ".join(sys.orig_argv), "saved_hyperparams": dict(hyperparams)}
-        config |= {"versions": versions, "preset": preset, "run_folder": folder.name}
-        if (run := wandb.run) is not None:
-            run.config.update(config, allow_val_change=True)  # type: ignore[no-untyped-call]
-        else:
-            if not init:
-                init["name"] = f"{args.env}__{args.algo}__{args.seed}__{int(time.time())}"  # as in rl-zoo3
-                init |= {"project": args.wandb_project_name, "entity": args.wandb_entity}
-            try:
-                run = self._own_run = wandb.init(
-                    **init,
-                    group=args.wandb_group,
-                    tags=[*args.wandb_tags, *([preset] if preset else [])],
-                    config=config,
-                    sync_tensorboard=True,
-                    settings=wandb.Settings(disable_git=True, save_code=False),
-                )
-            except wandb.Error as error:
-                raise Refusal(
-                    f"W&B cannot track this training: {str(error).strip().rstrip('.')}. Log in with `wandb login`, or "
-                    "set WANDB_MODE=offline to keep everything on this machine"
-                ) from error
-        about = _RunFile(id=run.id, project=run.project, entity=run.entity)
-        write_atomically(folder / RUN_FILE, about.model_dump_json() + "\n")
-
-    def finish(self, exit_code: int = 0) -> None:
-        """Finishes the W&B run, waiting until everything is sent or written; one that was open before stays open."""
-        run, self._own_run = self._own_run, None
-        if run is not None:
-            run.finish(exit_code)
+    if wandb.run is not None:
+        wandb.run.finish(exit_code)
 
 
 def _saved_run(folder: Path) -> dict[str, Any]:
@@ -93,9 +72,8 @@ def _saved_run(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     if not path.is_file():
         return {}
-    try:
-        about = _RunFile.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        what = error.errors()[0]["msg"]
-        raise Refusal(f"{path} cannot be read ({what}): remove it to start a new W&B run") from error
-    return {"id": about.id, "resume": "allow", "project": about.project, "entity": about.entity or None}
+    with refusals(KeyError, about=f"{path} cannot be read: remove it to start a new W&B run"):
+        about = json.loads(path.read_bytes())
+        if about["version"] != VERSION:
+            raise ValueError(f"it has version {about['version']}")
+        return {"id": about["id"], "resume": "allow", "project": about["project"], "entity": about["entity"] or None}

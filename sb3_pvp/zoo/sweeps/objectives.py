@@ -103,7 +103,7 @@ class SweepEvalCallback(BaseCallback):
     def _evaluate(self, number: int) -> float:
         before = time.process_time()
         metrics = self._measure(self.model)  # type: ignore[arg-type]
-        self._start += time.process_time() - before
+        self._start += time.process_time() - before  # evaluations do not count as training
         for tag, metric in metrics.items():
             self.logger.record(tag, metric)
         value, self._number = next(iter(metrics.values())), number

@@ -8,22 +8,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import yaml
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp.algorithms.presets import hyperparams_folder
-from sb3_pvp.common.arguments import NUMBER, first_error
+from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.game import game_and_contract
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.policies import AutoregressivePolicy
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 Block = dict[str, Any]
 #: The unit of a sampled value, see `_Conversion.put` and `docs/sweeps.md`. In this order, since some depend on others.
@@ -60,8 +59,6 @@ class Parameter(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     def distribution(self) -> BaseDistribution:
         """Returns Optuna's distribution for this parameter."""
-        from optuna.distributions import CategoricalDistribution, FloatDistribution
-
         if self.choices:
             return CategoricalDistribution(self.choices)
         return FloatDistribution(self.low, self.high, log=self.kind == "log_uniform")
@@ -263,6 +260,7 @@ class _Conversion:
             if options is None:
                 raise ValueError(f"{target} needs a {parents[-1]} with arguments among the callbacks")
             return options, name
+        # The keys of a schedule can be varied although a configuration has a number.
         if len(parents) == 1 and parents[0] in _DEFAULTS:
             self.block[parents[0]] = self._schedule(parents[0])
         owner = self.block

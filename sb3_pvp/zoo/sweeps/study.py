@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import optuna
+import yaml
 from filelock import FileLock, Timeout
 from optuna.exceptions import OptunaError
 from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel
@@ -23,9 +24,8 @@ from sqlalchemy import Engine, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.algorithms.presets import with_current_names
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.names import require_known
-from sb3_pvp.zoo.sweeps.space import Block, Space, own_values
+from sb3_pvp.common.errors import Refusal, refusals, require_known
+from sb3_pvp.zoo.sweeps.space import Block, Space, hyperparameters, own_values
 
 #: The attribute of a study with its `StudySettings`.
 SETTINGS = "sb3_pvp"
@@ -39,33 +39,32 @@ EXCLUSIVE = "exclusive"
 
 
 class Locks:
-    """Locks that are released when the process that holds them ends: files in a folder, or PostgreSQL advisory locks.
+    """Locks that end with the process that holds them: files in a folder, or advisory locks of a PostgreSQL database.
 
-    With neither a folder nor a database, the storage is in memory and no locks are needed.
+    Not Optuna's heartbeats: journals do not support them, and a dead process is noticed only after minutes.
     """
 
-    def __init__(self, folder: Path | None = None, database: Engine | None = None) -> None:
-        self._folder, self._database = folder, database
+    def __init__(self, place: Path | Engine) -> None:
+        self._place = place
 
     @contextmanager
     def acquire(self, name: str, wait: bool = True) -> Iterator[bool]:
         """Holds a lock in this context; without ``wait`` only if it is free. Yields whether it is held."""
-        if self._database is not None:
-            # Advisory locks are 64-bit numbers, shared by all applications that use the database.
-            function = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
-            query = text(f"SELECT {function}(hashtextextended(:name, 0))")
-            with self._database.connect() as connection:
-                yield connection.execute(query, {"name": f"sb3_pvp sweep {name}"}).scalar() is not False
-        elif self._folder is not None:
+        if isinstance(self._place, Path):
+            file = self._place / name
             try:
-                with FileLock(self._folder / name, timeout=-1 if wait else 0):
+                with FileLock(file, timeout=-1 if wait else 0):
                     yield True
                     if name != EXCLUSIVE:  # safe to delete, since no process waits for it
-                        (self._folder / name).unlink(missing_ok=True)
+                        file.unlink(missing_ok=True)
             except Timeout:
                 yield False
-        else:
-            yield wait
+            return
+        # Advisory locks are 64-bit numbers, shared by all applications that use the database.
+        function = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
+        query = text(f"SELECT {function}(hashtextextended(:name, 0))")
+        with self._place.connect() as connection:
+            yield connection.execute(query, {"name": f"sb3_pvp sweep {name}"}).scalar() is not False
 
     def is_alive(self, process: str) -> bool:
         """Whether the process that holds the lock of this name is alive."""
@@ -73,42 +72,56 @@ class Locks:
             return not was_free
 
 
-def open_storage(storage: str | None, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
-    """Opens a storage by name or url, ``None`` for one in memory; returns it with its locks.
+def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
+    """Opens a storage by name or url; returns it with its locks.
 
     A missing file is created, unless it ``must_exist``. Raises `Refusal` if the storage cannot be opened.
     """
-    if storage is None:
-        return InMemoryStorage(), Locks()
     kind, _, place = storage.partition("://")
-    connect: dict[str, Any]
     is_journal = storage.endswith(".log") and not place
     without_password = storage.rpartition("@")[2]
+    connect: dict[str, Any]
     with refusals(SQLAlchemyError, OptunaError, KeyError, about=f"cannot open the storage {without_password}"):
         if is_journal or (kind == "sqlite" and place not in ("", "/", "/:memory:")):
-            file = Path(storage if is_journal else place[1:].partition("?")[0])
+            file = Path(storage if is_journal else place[1:].partition("?")[0]).absolute()
             if must_exist and not file.is_file():
-                raise Refusal(f"there is no file {file}")
+                raise Refusal(f"there is no file {storage if is_journal else place[1:]}")
             file.parent.mkdir(parents=True, exist_ok=True)
-            url, connect = storage, {"timeout": 60}  # seconds, while another process writes
-            locks = Locks(folder=Path(f"{file.absolute()}.processes"))
+            locks = Locks(Path(f"{file}.processes"))
             if is_journal:
-                return _open_journal(file.absolute(), must_exist), locks
+                return _open_journal(file, must_exist), locks
+            url, connect = storage, {"timeout": 60}  # seconds, while another process writes
         elif kind in ("postgresql", "postgres", "postgresql+psycopg"):
             if find_spec("psycopg") is None:
                 raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
             # With keepalives the server releases the locks of a machine that disappears, after two minutes.
             alive = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"
             url, connect = f"postgresql+psycopg://{place}", {"options": alive}
-            engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=connect)
-            locks = Locks(database=engine)
+            locks = Locks(create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=connect))
         else:
             raise Refusal(
                 f"--storage must be a journal such as sweep.log, sqlite:///sweep.db or "
                 f"postgresql://user@host/name, got {storage!r}"
             )
-        with nullcontext() if must_exist else locks.acquire(EXCLUSIVE):  # only one process may create the tables
+        # Optuna creates missing tables whenever it opens a database, also one that is only read: one process at a time.
+        with locks.acquire(EXCLUSIVE):
             return RDBStorage(url, engine_kwargs={"connect_args": connect}), locks
+
+
+def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
+    """Opens a journal, after removing an incomplete record at its end, beyond which Optuna would not read.
+
+    Raises `ValueError` for a file that is not a journal; it may consist of only a part of the first record.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    if not (record := b'{"op_code"').startswith(content[: len(record)]):  # each record begins like this
+        raise ValueError("the file is not a journal of a study; it was not changed")
+    # Optuna's own file locks block others for 30 seconds after their process was killed.
+    lock: Any = FileLock(f"{path}.processes/writing")
+    if content and not is_read_only:
+        with lock, path.open("rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    return JournalStorage(JournalFileBackend(str(path), lock))
 
 
 def find_study(storage: str, name: str | None) -> tuple[optuna.Study, Locks]:
@@ -156,8 +169,55 @@ def read_settings(study: optuna.Study) -> StudySettings:
         return StudySettings.model_validate(with_current_names(study.user_attrs.get(SETTINGS)))
 
 
+def best_configuration(
+    study: optuna.Study, number: int | None = None, n_timesteps: int | None = None
+) -> tuple[FrozenTrial, str]:
+    """Returns a trial, by default the best one, and its complete configuration as yaml for ``train -conf``.
+
+    The configuration is for a run of ``n_timesteps``, by default the number in the configuration of the sweep. Raises
+    `Refusal` if there is no such trial, or if it has no parameters.
+    """
+    settings, trial = read_settings(study), find_trial(study, number)
+    if not trial.params:
+        raise Refusal(f"trial {trial.number} of study {study.study_name!r} ended before it had parameters")
+    steps = n_timesteps or int(settings.block.get("n_timesteps", settings.n_timesteps))
+    block = {**hyperparameters(trial.params, settings.space, settings.block, steps), "n_timesteps": steps}
+    result = "no result" if trial.value is None else f"{trial.value:.4f}"
+    trained = trial.user_attrs.get(STEPS, settings.n_timesteps)
+    header = (
+        f"# Trial {trial.number} of study {study.study_name}: {result} after {trained} steps, with "
+        f"--algo {settings.algo} --env {settings.env_id} --seed {trial.user_attrs.get(SEED)}\n"
+    )
+    return trial, header + yaml.safe_dump({settings.env_id: block}, sort_keys=False)
+
+
+def overview(storage: str) -> list[dict[str, Any]]:
+    """Describes the trials of all studies in a storage with plain values: their ``study`` and `summary`."""
+    opened, locks = open_storage(storage, must_exist=True)
+    studies = [optuna.load_study(study_name=name, storage=opened) for name in optuna.get_all_study_names(opened)]
+    return [
+        {"study": study.study_name, **summary(trial, locks)}
+        for study in studies
+        for trial in study.get_trials(deepcopy=False)
+    ]
+
+
+def summary(trial: FrozenTrial, locks: Locks) -> dict[str, Any]:
+    """Describes a trial with plain values; its state is one of Optuna's, or ``abandoned``, see `is_abandoned`."""
+    return {
+        "trial": trial.number,
+        "state": "abandoned" if is_abandoned(trial, locks) else trial.state.name.lower(),
+        "value": trial.value,
+        "seed": trial.user_attrs.get(SEED),
+        "attempts": trial.user_attrs.get(ATTEMPTS, 0) + 1,
+        "took": trial.duration and str(trial.duration).split(".")[0],
+        "params": trial.params,
+    }
+
+
 def is_abandoned(trial: FrozenTrial, locks: Locks) -> bool:
     """Whether a trial still counts as running although its process is gone; such a trial is repeated."""
+    # One without a process was killed while it was started, or is just being started.
     process = trial.user_attrs.get(PROCESS)
     return trial.state is TrialState.RUNNING and process is not None and not locks.is_alive(process)
 
@@ -167,8 +227,7 @@ class TrialQueue:
 
     Trials of processes that are gone are marked as failed, which does not count, and their parameters are tried again,
     by one process only. Parameters depend on the study's seed, the trial's number and the trials before it, so that a
-    study that was stopped continues as it would have otherwise. Optuna's own retry callback needs heartbeats, which
-    journals do not support and which take minutes to notice a dead process, and its ``optimize`` counts the trials of
+    study that was stopped continues as it would have otherwise. Not Optuna's ``optimize``, which counts the trials of
     one process only.
 
     A new study is created with these settings; its first trial has the configuration's own values, as far as they are
@@ -177,12 +236,7 @@ class TrialQueue:
     """
 
     def __init__(
-        self,
-        name: str,
-        storage: str | None,
-        settings: StudySettings,
-        n_trials: int,
-        sampler: Callable[[int], BaseSampler],
+        self, name: str, storage: str, settings: StudySettings, n_trials: int, sampler: Callable[[int], BaseSampler]
     ) -> None:
         opened, self.locks = open_storage(storage)
         with self.locks.acquire(EXCLUSIVE):
@@ -198,7 +252,7 @@ class TrialQueue:
         then, wanted = (each.model_dump(mode="json", exclude={"seed"}) for each in (existing, settings))
         for path, before, now in _differences(then, wanted):
             raise Refusal(f"study {name!r} has {path} = {before!r}, not {now!r}: choose another --study-name")
-        self._seed, self.n_trials, self._sampler = existing.seed, n_trials, sampler
+        self._seed, self._n_trials, self._sampler = existing.seed, n_trials, sampler
         self._distributions = {name: each.distribution() for name, each in settings.space.items()}
         self._process = uuid.uuid4().hex
 
@@ -212,7 +266,7 @@ class TrialQueue:
             self._retry_abandoned()
             trials = self._trials()
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
-            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self.n_trials:
+            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self._n_trials:
                 return None
             # A new sampler per trial: one per process would repeat its random numbers in other processes and restarts.
             self.study.sampler = self._sampler(derived_seed(self._seed, len(trials), "sampler"))
@@ -226,13 +280,6 @@ class TrialQueue:
         """Whether another process has considered this trial abandoned and failed it; its result does not count."""
         return self._trials()[trial.number].state is TrialState.FAIL
 
-    def requeue(self, trial: optuna.Trial) -> None:
-        """Fails an interrupted trial, and has its parameters tried again."""
-        with self.locks.acquire(EXCLUSIVE):
-            frozen = self._trials()[trial.number]
-            if frozen.state is TrialState.RUNNING:  # else another process has done this already
-                self._retry(frozen)
-
     def retry_abandoned(self) -> None:
         """Fails trials of processes that are gone, and has their parameters tried again."""
         with self.locks.acquire(EXCLUSIVE):
@@ -242,25 +289,27 @@ class TrialQueue:
         return self.study.get_trials(deepcopy=False)
 
     def _retry_abandoned(self) -> None:
-        # Trials are started under the exclusive lock, which is held here: one without a process was killed in between.
-        running = [trial for trial in self._trials() if trial.state is TrialState.RUNNING]
-        left = [each.number for each in running if PROCESS not in each.user_attrs or is_abandoned(each, self.locks)]
-        # Read again: a process may have finished its trial after the list was read, and ended before it was checked.
-        for trial in self._trials() if left else []:
-            if trial.number in left and trial.state is TrialState.RUNNING:
-                self._retry(trial)
+        for trial in self._trials():
+            # Trials are started under the exclusive lock, held here: one without a process was killed in between.
+            is_torn = trial.state is TrialState.RUNNING and PROCESS not in trial.user_attrs
+            if is_torn or is_abandoned(trial, self.locks):
+                self._retry(trial.number)
 
-    def _retry(self, trial: FrozenTrial) -> None:
+    def _retry(self, number: int) -> None:
         """Enqueues the parameters of a trial again and fails it, in this order: a kill in between loses nothing."""
+        # Read again: its process may have finished the trial before it ended.
+        trials = self._trials()
+        if (trial := trials[number]).state is not TrialState.RUNNING:
+            return
         attempts = trial.user_attrs.get(ATTEMPTS, 0) + 1
         # A process that was killed while sampling may have stored only some parameters; enqueued ones are complete.
         params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
         # True after such a kill in between: the trial must not be repeated twice.
-        is_queued = any(each.user_attrs.get(RETRY_OF) == trial.number for each in self._trials())
+        is_queued = any(each.user_attrs.get(RETRY_OF) == number for each in trials)
         if params and attempts < MAX_ATTEMPTS and not is_queued:
             kept = {key: value for key, value in trial.user_attrs.items() if key != PROCESS}
-            self.study.enqueue_trial(params, user_attrs={**kept, ATTEMPTS: attempts, RETRY_OF: trial.number})
-        self.study.tell(trial.number, state=TrialState.FAIL)
+            self.study.enqueue_trial(params, user_attrs={**kept, ATTEMPTS: attempts, RETRY_OF: number})
+        self.study.tell(number, state=TrialState.FAIL)
 
 
 def derived_seed(seed: int, number: int, purpose: str) -> int:
@@ -275,19 +324,3 @@ def _differences(before: Any, now: Any, path: str = "") -> Iterator[tuple[str, A
             yield from _differences(before.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     elif before != now:
         yield path, before, now
-
-
-def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
-    """Opens a journal, after removing an incomplete record at its end, beyond which Optuna would not read.
-
-    Raises `ValueError` for a file that is not a journal; it may consist of only a part of the first record.
-    """
-    content = path.read_bytes() if path.exists() else b""
-    if not (record := b'{"op_code"').startswith(content[: len(record)]):  # each record begins like this
-        raise ValueError("the file is not a journal of a study; it was not changed")
-    # Optuna's own file locks block others for 30 seconds after their process was killed.
-    lock: Any = FileLock(f"{path}.processes/writing")
-    if content and not is_read_only:
-        with lock, path.open("rb+") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-    return JournalStorage(JournalFileBackend(str(path), lock))

@@ -6,13 +6,12 @@ import argparse
 import contextlib
 import copy
 import gc
-import importlib
 import io
 import json
 import tempfile
 import traceback
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -29,9 +28,7 @@ from optuna.trial import TrialState
 from rl_zoo3 import ALGOS, exp_manager
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
-from tqdm import tqdm
 
-from sb3_pvp.algorithms.actors import room_for_actors
 from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
 from sb3_pvp.algorithms.presets import hyperparams_in, is_ours, with_current_names, with_nested
 from sb3_pvp.common.atomic_files import write_atomically
@@ -42,12 +39,19 @@ from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.players.opponents import is_path, make_opponent, opponent_name
-from sb3_pvp.policies.files.model_opponent import find_file
+from sb3_pvp.policies.files.model_files import find_file
 from sb3_pvp.zoo.sweeps.objectives import Measure, SweepEvalCallback, mean_reward, win_rates
-from sb3_pvp.zoo.sweeps.ray_tasks import RayTasks
 from sb3_pvp.zoo.sweeps.space import Block, Space, chosen_space, hyperparameters
-from sb3_pvp.zoo.sweeps.study import ATTEMPTS, SEED, STEPS, StudySettings, TrialQueue, find_study, read_settings
-from sb3_pvp.zoo.sweeps.study_report import best_configuration, counts, write_report
+from sb3_pvp.zoo.sweeps.study import (
+    ATTEMPTS,
+    SEED,
+    STEPS,
+    StudySettings,
+    TrialQueue,
+    best_configuration,
+    find_study,
+    read_settings,
+)
 
 #: Default values of our options, also for rl-zoo3's own command, which does not have them.
 _DEFAULTS = {
@@ -131,80 +135,66 @@ class SweepingManager(exp_manager.ExperimentManager):
         settings = self._settings()
         if self.continue_training:
             raise Refusal("a sweep cannot be combined with -i or --resume: it is resumed by its --storage")
-        with tempfile.TemporaryDirectory(prefix="sb3_pvp_sweep_") as folder:
-            self._sweep_in(Path(folder), settings, self._num_jobs(settings))
-
-    def _sweep_in(self, folder: Path, settings: StudySettings, n_jobs: int) -> None:
-        """Runs the trials in so many processes, which have their temporary files in ``folder``, and reports."""
         if getattr(self.args, "distribute", None) is not None:
-            pool: WorkerPool | RayTasks | None = self._cluster()
-        else:
-            pool = WorkerPool(n_jobs, "commands", max_silence=None) if n_jobs > 1 else None
-        storage, stopped = self.storage or (str(folder / "sweep.log") if pool else None), False
-        queue = self._queue(storage, settings)
-        # disable=None: a bar on terminals only
-        with tqdm(desc="Trials", total=queue.n_trials, disable=None) as bar, contextlib.ExitStack() as stack:
-            if pool is None:
-                results = self._run_trials(queue, settings, bar)
-            else:  # which cannot share a storage in memory
-                print(f"Trials in {n_jobs} processes, see --n-jobs", flush=True)
-                stack.callback(queue.retry_abandoned)  # of workers that are ended by the next line
-                stack.callback(pool.close)
-                env_id = self.env_name.gym_id
-                given = type(self), self._arguments, ALGOS[self.algo], gymnasium.spec(env_id), storage, settings, folder
-                results = pool.stream(run_trials, [given] * n_jobs)
-            try:
-                for text in results:
-                    bar.update()
-                    if self.verbose:
-                        bar.clear()
-                        print(text, flush=True)
-            except KeyboardInterrupt:
-                stopped = hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
-            except WorkerDied as error:
-                resume = "; the same command resumes the study" if self.storage else ""
-                raise TrainingInterrupted(f"{error}{resume}") from error
-        if stopped and self.storage:
-            raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
-        report = Path(self.log_folder) / self.algo / f"sweep_{queue.study.study_name}"
-        with uninterrupted():
-            _, missing = write_report(queue.study, report, with_pictures=not self.no_optim_plots)
-        states = counts(queue.study, queue.locks)
-        print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items() if count)}")
-        print(f"Report in {report}", *(f"without {reason}" for reason in missing), sep="\n  ")
+            raise Refusal("a sweep on several machines is this command on each of them, without --distribute")
+        with tempfile.TemporaryDirectory(prefix="sb3_pvp_sweep_") as folder:
+            queue = self._queue(self.storage or f"{folder}/sweep.log", settings)
+            stopped = self._run_processes(queue, settings, folder)
+            if stopped and self.storage:
+                raise KeyboardInterrupt("stopped; the same command resumes the study in its --storage")
+            report = Path(self.log_folder) / self.algo / f"sweep_{queue.study.study_name}"
+            with uninterrupted():
+                write_atomically(report / "trials.csv", queue.study.trials_dataframe().to_csv(index=False))
+                with contextlib.suppress(Refusal):  # no trial was completed
+                    write_atomically(report / "best.yml", best_configuration(queue.study)[1])
+            states = Counter(trial.state.name.lower() for trial in queue.study.trials)
+            print(f"Trials: {', '.join(f'{count} {state}' for state, count in states.items())}; report in {report}")
         if stopped:
             raise KeyboardInterrupt("stopped; only a study in a --storage can be resumed")
 
-    def _cluster(self) -> RayTasks:
-        """Returns what runs trials in a Ray cluster; raises `Refusal` if its machines cannot share the study."""
-        tasks = RayTasks(self.args.num_cpus_per_actor)
-        if tasks.num_machines() > 1 and not str(self.storage).startswith("postgresql"):
-            raise Refusal(
-                "trials on several machines need a study in a database: --storage postgresql://user@host/name"
-            )
-        return tasks
+    def _run_processes(self, queue: TrialQueue, settings: StudySettings, folder: str) -> bool:
+        """Runs trials, in this process or several, and prints their results; returns whether Ctrl-C stopped them."""
+        with contextlib.ExitStack() as stack:
+            # Last of all, when the locks of this process and its workers are free: what was interrupted is tried again.
+            stack.callback(queue.retry_abandoned)
+            results: Iterator[str] = stack.enter_context(contextlib.closing(self._run_trials(queue, settings)))
+            if (n_jobs := self._num_jobs(settings)) > 1:
+                print(f"Trials in {n_jobs} processes, see --n-jobs", flush=True)
+                pool = WorkerPool(n_jobs, "commands", max_silence=None)
+                stack.callback(pool.close)
+                env_id = self.env_name.gym_id
+                given = type(self), self._arguments, ALGOS[self.algo], gymnasium.spec(env_id), settings, folder
+                results = pool.stream(run_trials, [given] * n_jobs)
+            try:
+                for text in results:
+                    if self.verbose:
+                        print(text, flush=True)
+            except KeyboardInterrupt:
+                return hasattr(self.args, "resume")  # rl-zoo3's own command would show a traceback
+            except WorkerDied as error:
+                resume = "; the same command resumes the study" if self.storage else ""
+                raise TrainingInterrupted(f"{error}{resume}") from error
+        return False
 
     def _num_jobs(self, settings: StudySettings) -> int:
         """Returns in how many processes to run trials: by default one per core, unless a trial needs more than that."""
-        if (tasks := getattr(self.args, "distribute", None)) is not None:
-            return min(tasks or room_for_actors(self.args.num_cpus_per_actor), self.n_trials)
-        if (given := cast("int | None", self.n_jobs)) is not None:
-            return given
+        # A server or processes for each environment already use several cores.
         is_costly = self._vec_env_type != "dummy" or self._env_kwargs(settings.block).get("world", "sim") != "sim"
-        return 1 if is_costly else min(num_cores(), self.n_trials)
+        return self.n_jobs or (1 if is_costly else min(num_cores(), self.n_trials))
 
-    def _queue(self, storage: str | None, settings: StudySettings) -> TrialQueue:
+    def _queue(self, storage: str, settings: StudySettings) -> TrialQueue:
         name = self.study_name or f"{self.algo}-{self.env_name.gym_id}"
         n_trials = self.n_trials if self.max_total_trials is None else self.max_total_trials
         queue = TrialQueue(name, storage, settings, n_trials, self._make_sampler)
         self.n_evaluations = settings.measure["n_evaluations"]
         if self.pruner == "hyperband":
+            # Evaluations are what it counts as resource; by default it would learn their number from the first trials.
             queue.study.pruner = HyperbandPruner(min_resource=1, max_resource=self.n_evaluations, reduction_factor=3)
         else:
             queue.study.pruner = self._create_pruner(self.pruner)
         return queue
 
-    def _run_trials(self, queue: TrialQueue, settings: StudySettings, bar: tqdm[Any]) -> Iterator[str]:
+    def _run_trials(self, queue: TrialQueue, settings: StudySettings) -> Generator[str]:
         """Runs trials, each of which is an ordinary training run, until there are none left; yields their results.
 
         An error in a trial is printed. It is raised if more trials failed in this process than were completed, since
@@ -213,16 +203,13 @@ class SweepingManager(exp_manager.ExperimentManager):
         failed = finished = 0
         with queue.process_lock():
             while (trial := queue.next_trial()) is not None:
-                if bar.total:
-                    bar.update(trial.number - bar.n)  # counts the trials of other processes as well
                 try:
-                    value, result = self._train(trial, settings, bar)
+                    value, result = self._train(trial, settings)
                     queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
                     finished += 1
                     again = " (again)" if ATTEMPTS in trial.user_attrs else ""
                     yield f"Trial {trial.number}{again}: {result}, {trial.params}"
-                except (KeyboardInterrupt, TrainingInterrupted):  # not caused by the parameters
-                    queue.requeue(trial)
+                except TrainingInterrupted:  # not caused by the parameters, which are tried again
                     raise
                 except Exception:
                     # study.tell raises as well if another process has failed this trial in the meantime.
@@ -236,13 +223,12 @@ class SweepingManager(exp_manager.ExperimentManager):
                     traceback.print_exc()
                 gc.collect()  # callbacks and models are reference cycles, which hold much memory
 
-    def _train(self, trial: optuna.Trial, settings: StudySettings, bar: tqdm[Any]) -> tuple[float | None, str]:
+    def _train(self, trial: optuna.Trial, settings: StudySettings) -> tuple[float | None, str]:
         """Trains with a trial's parameters; returns the objective (``None``: pruned or diverged) and a description."""
         n_evaluations, model = settings.measure["n_evaluations"], None
 
         def report(value: float, number: int) -> bool:
             trial.report(value, number)
-            bar.set_postfix_str(f"trial {trial.number}, evaluation {number} of {n_evaluations}: {value:.3f}")
             return number < n_evaluations and trial.should_prune()
 
         with contextlib.ExitStack() as stack:
@@ -251,9 +237,8 @@ class SweepingManager(exp_manager.ExperimentManager):
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))
             experiment = self._experiment(settings, config, trial.user_attrs[SEED])
-            cpu_seconds = settings.measure["cpu_seconds"]
             length = n_evaluations, settings.n_timesteps
-            evaluation = SweepEvalCallback(experiment.measure, *length, report, cpu_seconds)
+            evaluation = SweepEvalCallback(experiment.measure, *length, report, settings.measure["cpu_seconds"])
             if self.verbose < 2:
                 stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             try:
@@ -281,12 +266,11 @@ class SweepingManager(exp_manager.ExperimentManager):
     def _settings(self) -> StudySettings:
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""
         block = plain_block(self.read_hyperparameters()[1], self.env_kwargs)
-        n_timesteps = self._steps(block)
-        cpu_seconds = self._sweep.trial_cpu_seconds
+        n_timesteps, cpu_seconds = self._steps(block), self._sweep.trial_cpu_seconds
         if cpu_seconds is not None and cpu_seconds <= 0:
             raise Refusal(f"--trial-cpu-seconds must be positive, got {cpu_seconds}")
         measure = {"n_evaluations": self._evaluations(n_timesteps), "env_kwargs": self._eval_env_kwargs_args}
-        measure |= {"cpu_seconds": cpu_seconds}
+        measure["cpu_seconds"] = cpu_seconds
         with refusals():
             space = self._space(block)
             first = {name: each.choices[0] if each.choices else each.low for name, each in space.items()}
@@ -295,12 +279,11 @@ class SweepingManager(exp_manager.ExperimentManager):
                 env_kwargs = self._env_kwargs(block)
                 _, contract = game_and_contract(env_kwargs.get("game"), env_kwargs.get("contract"))
                 contract = contract_of(env_kwargs.get("world", "sim"), contract)
-                names = [opponent_name(opponent) for opponent in self._sweep.reference_pool]
-                if len({*names}) < len(names):
-                    raise ValueError(f"the opponents of the reference pool need different names, got {names}")
-                pool = {}
-                for name, opponent in zip(names, self._sweep.reference_pool, strict=True):
+                pool: dict[str, str] = {}
+                for opponent in self._sweep.reference_pool:
                     make_opponent(opponent, contract)  # raises if the opponent does not fit the environment
+                    if (name := opponent_name(opponent)) in pool:
+                        raise ValueError(f"the opponents of the reference pool need different names, got {name} twice")
                     # Processes of a study must not evaluate against different models of the same name.
                     pool[name] = sha256(find_file(opponent).read_bytes()).hexdigest() if is_path(opponent) else ""
                 measure |= {"fights": self._sweep.reference_fights, "reference_pool": pool}
@@ -319,24 +302,17 @@ class SweepingManager(exp_manager.ExperimentManager):
 
     def _experiment(self, settings: StudySettings, config: Path, seed: int) -> SweepingManager:
         """Returns a manager for a single training run with the configuration in a file."""
+        # A trial is a run of its own: it is neither a sweep, nor resumed, nor one of the command's own W&B run.
         reset = dict.fromkeys(("optimize_hyperparameters", "track", "tracked", "resume", "search_space", "sample"))
-        return type(self)(
-            argparse.Namespace(**{**vars(self.args), **reset}),
-            self.algo,
-            settings.env_id,
-            str(config.parent),
-            n_timesteps=settings.n_timesteps,
-            eval_freq=-1,
-            log_interval=-1 if self.verbose >= 2 else -2,
-            n_eval_episodes=self.n_eval_episodes,
-            eval_env_kwargs=self._eval_env_kwargs_args,
-            seed=seed,
-            verbose=self.verbose if self.verbose >= 2 else 0,
-            vec_env_type=self._vec_env_type,
-            n_eval_envs=self.n_eval_envs,
-            device=self.device,
-            config=str(config),
+        args = argparse.Namespace(**{**vars(self.args), **reset})
+        given: dict[str, Any] = {"config": str(config), "n_timesteps": settings.n_timesteps, "seed": seed}
+        given |= {"vec_env_type": self._vec_env_type, "device": self.device, "eval_freq": -1}
+        given |= {"n_eval_episodes": self.n_eval_episodes, "n_eval_envs": self.n_eval_envs}
+        given |= (
+            {"verbose": self.verbose, "log_interval": -1} if self.verbose >= 2 else {"verbose": 0, "log_interval": -2}
         )
+        kwargs = self._eval_env_kwargs_args
+        return type(self)(args, self.algo, settings.env_id, str(config.parent), eval_env_kwargs=kwargs, **given)
 
     def measure(self) -> Measure:
         """Returns the function that evaluates a model, and one that cleans up."""
@@ -400,25 +376,16 @@ def run_trials(
     arguments: tuple[Any, ...],
     algorithm: type[BaseAlgorithm],
     spec: EnvSpec,
-    storage: str,
     settings: StudySettings,
-    folder: Path,
+    folder: str,
 ) -> Iterator[str]:
-    """Runs trials in a worker process, with a manager like that of the process that started it, until none are left.
+    """Runs trials in a worker process until none are left, with a manager of the same arguments as that of its parent.
 
-    Args:
-        manager: its class.
-        arguments: of the manager: two tuples or mappings at the end, of positional and of keyword arguments.
-        algorithm, spec: of the study, as they are registered there.
-        storage, settings: of the study.
-        folder: for temporary files, which the other process removes.
+    The algorithm and the environment may be known to the parent only; ``folder`` is for its temporary files.
     """
     args, algo, env_id, positional, keywords = arguments
-    for package in getattr(args, "gym_packages", ()):
-        importlib.import_module(package)
-    ALGOS[algo] = algorithm
+    ALGOS[algo] = algorithm  # the user's script may have registered it
     gymnasium.registry.setdefault(spec.id, spec)
-    folder.mkdir(exist_ok=True)  # another machine of a cluster does not have it
-    tempfile.tempdir = str(folder)
+    tempfile.tempdir = folder  # what a killed process leaves is removed with it
     own = manager(args, algo, env_id, *positional, **keywords)
-    yield from own._run_trials(own._queue(storage, settings), settings, tqdm(disable=True))
+    yield from own._run_trials(own._queue(own.storage or f"{folder}/sweep.log", settings), settings)

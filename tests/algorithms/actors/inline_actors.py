@@ -17,7 +17,7 @@ class InlineActors:
 
     settings: Callable[[int], Sequence[EnvCall]]
 
-    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout, inputs: Layout) -> None:
+    def __init__(self, specs: Sequence[ActorSpec], arrays: Layout) -> None:
         with preserved_random_state():  # as in processes of their own
             self.specs, self.actors = specs, [Actor(spec) for spec in specs]
         self.lost: set[int] = set()

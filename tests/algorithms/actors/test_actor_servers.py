@@ -17,7 +17,7 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.algorithms.actors import local_actors
+from sb3_pvp.algorithms.actors.fleet import Patience
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.paths import ROOT
@@ -108,8 +108,8 @@ def test_each_actor_has_a_server_that_lives_as_long_as_it_does(
     owner[ended].kill()
     wait_until(lambda: ended not in servers.running())
     # As with rollouts that are faster than the start of a server: the new actor does not hang meanwhile.
-    monkeypatch.setattr(local_actors, "LEAST_PATIENCE", 0.5)
-    model.env._fleet._slowest = 0.01  # type: ignore[union-attr]
+    monkeypatch.setattr(Patience, "LEAST", 0.5)
+    model.env._fleet._patience.rollout = 0.01  # type: ignore[union-attr]
     model.learn(2 * ROWS * STEPS, reset_num_timesteps=False)
     second = servers.running()
     assert len(second) == 2

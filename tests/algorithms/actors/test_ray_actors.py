@@ -14,6 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.algorithms.actors import ray_actors, room_for_actors, use_ray
+from sb3_pvp.algorithms.actors.fleet import Patience
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.opponents import OpponentChoice
@@ -129,8 +130,8 @@ def test_an_actor_that_hangs_is_lost_and_one_that_is_lost_too_often_is_an_error(
     models: tuple[PvpPPO, PvpPPO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models[1]
-    monkeypatch.setattr(ray_actors, "LEAST_PATIENCE", 1.0)
-    monkeypatch.setattr(ray_actors, "PATIENCE", 0.0)
+    monkeypatch.setattr(Patience, "LEAST", 1.0)
+    monkeypatch.setattr(Patience, "FACTOR", 0.0)
     monkeypatch.setattr(ray_actors, "MAX_LOSSES", 0)
     os.kill(in_actors(model, lambda _: os.getpid())[1], signal.SIGSTOP)
     with pytest.raises(WorldError, match="actor 1 hangs"):

@@ -17,9 +17,11 @@ from sb3_pvp.common.schedules import Jump, Linear
 from sb3_pvp.policies import AutoregressivePolicy
 
 
-def learned(steps: int = 64, policy: Any = "MultiInputPolicy", env: Any = None, **kwargs: Any) -> PvpPPO:
+def learned(
+    steps: int = 64, policy: Any = "MultiInputPolicy", env: Any = None, callback: Any = None, **kwargs: Any
+) -> PvpPPO:
     settings = {"n_steps": 16, "n_epochs": 1, "seed": 3, "device": "cpu"} | kwargs
-    return PvpPPO(policy, env or GuessingGame(), **settings).learn(steps)
+    return PvpPPO(policy, env or GuessingGame(), **settings).learn(steps, callback)
 
 
 def parameters(model: PvpPPO) -> th.Tensor:
@@ -217,6 +219,19 @@ def test_values_of_a_rollout_are_those_of_its_steps(monkeypatch: pytest.MonkeyPa
     for observations, values in zip(buffer.observations["observation"], buffer.values, strict=True):
         expected = model.policy.predict_values({"observation": th.as_tensor(observations)})
         th.testing.assert_close(th.as_tensor(values), expected.flatten().detach(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["MultiInputPolicy", AutoregressivePolicy])
+def test_values_that_come_later_are_none_until_then(policy: Any) -> None:
+    class Sees(BaseCallback):
+        def _on_step(self) -> bool:
+            assert (self.locals["values"] is None) == (policy is AutoregressivePolicy)
+            return True
+
+        def _on_rollout_end(self) -> None:
+            assert np.count_nonzero(self.model.rollout_buffer.values) > 0  # type: ignore[attr-defined]
+
+    learned(policy=policy, callback=Sees())
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from ppo_games import GuessingGame, mean_reward
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.algorithms.ppo.update import read_buffer
-from sb3_pvp.policies import AutoregressivePolicy, precision
-from sb3_pvp.policies.precision import MIN_SPEEDUP, MIN_WIDTH, bf16_speedup, learning_in, resolve_precision
+from sb3_pvp.policies import AutoregressivePolicy, networks
+from sb3_pvp.policies.networks import MIN_SPEEDUP, MIN_WIDTH, bf16_speedup, learning_in, resolve_precision
 
 CPU = th.device("cpu")
 NETWORK = {"net_arch": [32], "head_arch": [[16], []]}
@@ -92,13 +92,13 @@ def test_the_choice_is_saved_with_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speedup: float, expected: str
 ) -> None:
     wide = {"policy_kwargs": {"net_arch": [MIN_WIDTH, MIN_WIDTH]}}
-    monkeypatch.setattr(precision, "bf16_speedup", lambda *_: speedup)
+    monkeypatch.setattr(networks, "bf16_speedup", lambda *_: speedup)
     model = new_model(**wide)
     assert model.precision == "auto"
     model.learn(2 * 64).save(tmp_path / "half")
     assert model.precision == expected
     whole = new_model(precision=expected, **wide).learn(4 * 64)
-    monkeypatch.setattr(precision, "bf16_speedup", lambda *_: pytest.fail("it was measured again"))
+    monkeypatch.setattr(networks, "bf16_speedup", lambda *_: pytest.fail("it was measured again"))
     continued = PvpPPO.load(tmp_path / "half", env=GuessingGame(seed=99), device="cpu")
     continued.learn(2 * 64, reset_num_timesteps=False)
     mine, yours = whole.policy.state_dict(), continued.policy.state_dict()
@@ -106,7 +106,7 @@ def test_the_choice_is_saved_with_the_model(
 
 
 def test_narrow_layers_and_other_policies_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "bf16_speedup", lambda *_: 10.0)
+    monkeypatch.setattr(networks, "bf16_speedup", lambda *_: 10.0)
     assert resolve_precision("auto", wide_policy(MIN_WIDTH - 1)) == "fp32"
     assert resolve_precision("auto", wide_policy(MIN_WIDTH)) == "bf16"
     wide = {"policy_kwargs": {"net_arch": [MIN_WIDTH, MIN_WIDTH]}}

@@ -10,7 +10,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper, VecMonitor, VecNormalize
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.algorithms.ppo import collection
+from sb3_pvp.algorithms.ppo import actor_choice
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.policies.guessing_game import GuessingGame
@@ -62,7 +62,7 @@ def test_a_model_that_gets_one_later_is_refused_as_well() -> None:
 
 
 def test_rewards_may_be_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "num_cores", lambda: 4)
+    monkeypatch.setattr(actor_choice, "num_cores", lambda: 4)
     env = VecNormalize(NhVecEnv(32), norm_obs=False)
     model = learner(env, actors="auto").learn(600_000, callback=lambda seen, _: seen["self"].num_timesteps < 64)
     assert env.ret_rms.count > 32, "played here: actors would miss the wrapper"

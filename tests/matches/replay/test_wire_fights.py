@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,38 @@ def test_other_files_are_refused(content: str, message: str, tmp_path: Path) -> 
     hidden = FOLDER / "baseline-13-zerker_no_target_env_not_training.jsonl.gz"
     with pytest.raises(ValueError, match="the replies lack the opponent's view"):
         load_fight(hidden)
+
+
+def entry(action: str, body: object, direction: str = ">", sequence: int = 1) -> str:
+    line = json.dumps({"action": action, "body": body})
+    return json.dumps({"dir": direction, "conn": "1", "seq": sequence, "line": line}) + "\n"
+
+
+@pytest.mark.parametrize("agent_type", ["/dev/zero", "secret.json", "../secret.json", None, 7, {"a": 1}])
+def test_the_type_of_an_agent_is_never_opened_as_a_file(agent_type: object, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text('{"password": "hunter2"}')
+    path = tmp_path / "recording.jsonl"
+    path.write_text(entry("login", {"agentType": agent_type}))
+    with pytest.raises(ValueError, match="agentType must be NhEnv or DharokEnv") as refused:
+        load_fight(path)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_line_that_unpacks_to_gigabytes_is_not_read(tmp_path: Path) -> None:
+    """Three megabytes of zeros would be a line of three gigabytes; the reader stops after two megabytes."""
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 26)) * 48)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="lines over 2097152 bytes"):
+        load_fight(path)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 64 << 10  # kilobytes
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_deep_nesting_is_refused_in_one_line(depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    nested = '{"action": "login", "body": ' + "[" * depth + "]" * depth + "}"
+    path.write_text(json.dumps({"dir": ">", "conn": "1", "seq": 1, "line": nested}) + "\n" + "[" * depth + "\n")
+    with pytest.raises(ValueError, match="cannot be shown as a recording"):
+        load_fight(path)

@@ -14,7 +14,7 @@ from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
-from sb3_pvp.matches import processes, rating
+from sb3_pvp.matches import evaluation, rating
 from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player
@@ -193,14 +193,14 @@ def test_fights_in_several_processes_are_the_same(league: League, monkeypatch: p
 
 
 def test_processes_are_started_for_many_fights_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "num_cores", lambda: 4)
-    found = [processes.num_processes(None, number, "sim") for number in (100, 1_999, 3_000, 100_000)]
+    monkeypatch.setattr(evaluation, "num_cores", lambda: 4)
+    found = [evaluation.num_processes(None, number, "sim") for number in (100, 1_999, 3_000, 100_000)]
     assert found == [1, 1, 3, 4]
-    assert processes.num_processes(None, 100_000, "rsps://127.0.0.1:1") == 1
-    assert processes.num_processes(3, 1, "rsps://127.0.0.1:1") == 3
+    assert evaluation.num_processes(None, 100_000, "rsps://127.0.0.1:1") == 1
+    assert evaluation.num_processes(3, 1, "rsps://127.0.0.1:1") == 3
     for count, parts in ((7, 3), (2, 3), (0, 2)):
         things = [*range(count)]
-        divided = [things[each] for each in processes.shares(count, parts)]
+        divided = [things[each] for each in evaluation.shares(count, parts)]
         assert [thing for part in divided for thing in part] == things and all(divided)
         assert max(map(len, divided), default=0) <= -(-count // parts)
 
@@ -223,8 +223,8 @@ def test_rating_starts_processes_after_some_fights(league: League, monkeypatch: 
 
     monkeypatch.setattr(rating, "WorkerPool", Pool)
     monkeypatch.setattr(rating, "FIGHTS_PER_PROCESS", 64)
-    monkeypatch.setattr(processes, "FIGHTS_PER_PROCESS", 64)
-    monkeypatch.setattr(processes, "num_cores", lambda: 3)
+    monkeypatch.setattr(evaluation, "FIGHTS_PER_PROCESS", 64)
+    monkeypatch.setattr(evaluation, "num_cores", lambda: 3)
     *_, last = rounds = list(rate(league, [SCRIPTED, BOT], 1, SETTINGS, fights_per_round=32, max_fights=160))
     assert [each.num_processes for each in rounds] == [1, 1, 2, 2, 2, 2]
     assert sizes == [2, 0], "one pool for all rounds, closed at the end"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.policies.export.inference import CompiledBackend, TorchBackend, fastest
+from sb3_pvp.policies.export.inference import CompiledBackend, TorchBackend
 from tests.game.contract.random_contracts import contracts
 from tests.policies.random_policies import Case, cases
 
@@ -60,15 +60,6 @@ def test_greedy_decisions_are_those_of_predict(case: Case) -> None:
     expected, _ = case.policy.predict(observations, action_masks=masks, deterministic=True)
     for backend in (TorchBackend(case.policy), CompiledBackend(case.policy)):
         np.testing.assert_array_equal(backend.decide(observations, masks, uniforms, False).actions, expected)
-
-
-@settings(deadline=None, max_examples=1)
-@given(case=cases(contracts()))
-def test_the_fastest_is_chosen_by_measurement(case: Case) -> None:
-    backends = {"torch": TorchBackend(case.policy), "compiled": CompiledBackend(case.policy)}
-    name, timings = fastest(backends)
-    assert {*timings} == {*backends}
-    assert np.prod(timings[name]) == min(np.prod(each) for each in timings.values())
 
 
 def test_other_policies_are_refused() -> None:

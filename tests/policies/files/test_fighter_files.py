@@ -22,8 +22,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.description import describe, read_description
 from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
-from sb3_pvp.policies.files.model_files import PolicyFile, game_of, steps_of
-from sb3_pvp.policies.files.model_opponent import load_opponent
+from sb3_pvp.policies.files.model_files import PolicyFile, game_of, load_opponent, steps_of
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from sb3_pvp.policies.sampling import act_batched
 from tests.policies.export.exported import SHAPES, Fights, poisoned, stock, trained, with_entries

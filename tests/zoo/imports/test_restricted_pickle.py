@@ -128,6 +128,8 @@ PROGRAMS = {
     "large bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",
     "a deep tuple": b"\x80\x02)" + b"\x85" * 100_000 + b".",
     "a deep key": b"\x80\x02})" + b"\x85" * 100_000 + b"Ns.",
+    "a deep key of the first protocol": b"\x80\x02()" + b"\x85" * 1_000_000 + b"Nd.",
+    "a deep entry of a set": b"\x80\x04\x8f()" + b"\x85" * 1_000_000 + b"\x90.",
     "a mark too few": b"\x80\x02t.",
     "an empty stack": b"\x80\x02.",
     "no end": b"\x80\x02N",
@@ -147,8 +149,8 @@ def test_odd_programs_do_nothing(program: str, tiny: Path, tmp_path: Path, monke
 
 
 def test_endless_programs_are_stopped(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restricted_pickle, "_MAX_INSTRUCTIONS", 1000)
-    with pytest.raises(ValueError, match="more instructions than any checkpoint"):
+    monkeypatch.setattr(restricted_pickle, "_MAX_PICKLE", 1000)
+    with pytest.raises(ValueError, match="larger than any checkpoint"):
         Checkpoint(with_pickle(tiny, tmp_path / "endless.zip", b"\x80\x02" + b"]0" * 1000 + b"N."))
 
 
@@ -193,7 +195,12 @@ def laughing() -> Any:
     return functools.reduce(lambda inner, _: (inner,) * 10, range(40), (1,))
 
 
-STORAGE = Record("storage", ("torch.FloatStorage", "0", 5))
+def tensor_of(*arguments: Any) -> Record:
+    made: Record = type("Record", (Record,), {"kind": "torch._utils._rebuild_tensor_v2"})(*arguments)
+    return made
+
+
+STORAGE = Record("torch.FloatStorage", "0", 5)
 
 
 @pytest.mark.parametrize(
@@ -203,19 +210,19 @@ STORAGE = Record("storage", ("torch.FloatStorage", "0", 5))
         (STORAGE, 10**9, (5,), (1,), False, {}),
         (STORAGE, 0, (5,), (-1,), False, {}),
         (STORAGE, 0, (5,), (10**12,), False, {}),
-        (Record("storage", ("torch.FloatStorage", "0", 10**12)), 0, (5,), (1,), False, {}),
-        (Record("storage", ("torch.FloatStorage", "../data.pkl", 5)), 0, (5,), (1,), False, {}),
-        (Record("storage", ("torch.DoubleStorage", "0", 5)), 0, (5,), (1,), False, {}),
+        (Record("torch.FloatStorage", "0", 10**12), 0, (5,), (1,), False, {}),
+        (Record("torch.FloatStorage", "../data.pkl", 5), 0, (5,), (1,), False, {}),
+        (Record("torch.DoubleStorage", "0", 5), 0, (5,), (1,), False, {}),
     ],
 )
 def test_tensors_stay_inside_of_their_numbers(arguments: tuple[Any, ...], tiny: Path) -> None:
     checkpoint = Checkpoint(tiny)
-    right = checkpoint.tensor(Record("torch._utils._rebuild_tensor_v2", (STORAGE, 0, (5,), (1,), False, {})), (5,))
+    right = checkpoint.tensor(tensor_of(STORAGE, 0, (5,), (1,), False, {}), (5,))
     assert th.equal(right, TINY.weights["actor.action_mean"])
-    part = checkpoint.tensor(Record("torch._utils._rebuild_tensor_v2", (STORAGE, 3, (2,), (1,), False, {})), (2,))
+    part = checkpoint.tensor(tensor_of(STORAGE, 3, (2,), (1,), False, {}), (2,))
     assert th.equal(part, TINY.weights["actor.action_mean"][3:]) and part.untyped_storage().nbytes() == 8
     with pytest.raises((ValueError, RuntimeError, KeyError)):
-        checkpoint.tensor(Record("torch._utils._rebuild_tensor_v2", arguments), (5,))
+        checkpoint.tensor(tensor_of(*arguments), (5,))
 
 
 def test_expanded_tensors_and_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -5,25 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sb3_pvp.zoo.jobs import Job, Jobs, last_lines
-
-LINES = st.lists(st.text("aä€ ", max_size=9), max_size=12)
-
-
-@given(LINES, st.integers(0, 14), st.booleans())
-def test_the_last_lines(tmp_path_factory: pytest.TempPathFactory, lines: list[str], count: int, ended: bool) -> None:
-    text = "\n".join(lines) + ("\n" if ended and lines else "")
-    path = tmp_path_factory.mktemp("logs") / "log"
-    path.write_text(text, encoding="utf-8")
-    whole = text.splitlines()
-    assert last_lines(path, count) == whole[max(len(whole) - count, 0) :]
-
-
-def test_no_log_has_no_lines(tmp_path: Path) -> None:
-    assert last_lines(tmp_path / "none", 5) == []
+from sb3_pvp.zoo.jobs import Job, Jobs
 
 
 def test_a_log_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

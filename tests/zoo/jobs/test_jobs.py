@@ -47,28 +47,12 @@ def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs, tmp_path: Path) -
     assert all(status.ended_at and status.ended_at >= status.job.started_at for status in jobs.all())
 
 
-def test_numbers_are_free_again_after_a_cleanup(jobs: Jobs) -> None:
-    started = [jobs.start(["true"]) for _ in range(3)]
-    for job in started:
-        jobs.wait(job)
-    jobs.forget(started[:2])
-    assert [jobs.start(["sh", "-c", "exit 1"], "again").id for _ in range(2)] == [1, 2]
-    for status in jobs.find("again"):
-        jobs.wait(status.job)
-    # The first of them has the number of a job that was fine, and is not taken for that one.
-    assert state(jobs) == [(3, "finished", 0), (1, "failed", 1), (2, "failed", 1)]
-    jobs.forget([status.job for status in jobs.all()])
-    assert {path.name for path in jobs.folder.iterdir()} == {"jobs.json", ".jobs.lock"}
-
-
 def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     other = jobs.start(["sleep", "1000"], "other")
     job = jobs.start(family(), "family")
     wait_until(lambda: pids(job).keys() == NAMES)
     processes = pids(job)
     assert all(map(is_alive, processes.values()))
-    with pytest.raises(ValueError, match="is still running"):
-        jobs.forget([job])
     jobs.stop([job], grace=0.5)
     assert not any(map(is_alive, processes.values()))
     assert [(status.job.name, status.state) for status in jobs.all()] == [("other", "running"), ("family", "stopped")]

@@ -111,16 +111,16 @@ def test_a_sweep_is_not_followed_as_one_run(folder: Path, capsys: pytest.Capture
     assert not (folder / "logs").exists()
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 2}', '{"version": 1, "id": "x"}'])
+@pytest.mark.parametrize("text", ["{", "{}", '{"version": 2}', '{"version": 1, "id": "x"}'])
 def test_a_file_about_another_kind_of_run_is_refused(folder: Path, text: str) -> None:
     from argparse import Namespace
 
     from sb3_pvp.common.errors import Refusal
-    from sb3_pvp.zoo.runs.tracking import Tracking
+    from sb3_pvp.zoo.runs.tracking import start_tracking
 
     (folder / "wandb_run.json").write_text(text)
-    with pytest.raises(Refusal, match=r"wandb_run.json cannot be read .* remove it"):
-        Tracking().start(Namespace(), {}, folder)
+    with pytest.raises(Refusal, match=r"wandb_run.json cannot be read: remove it"):
+        start_tracking(Namespace(), {}, folder)
     assert wandb.run is None
 
 

@@ -19,7 +19,6 @@ CALLBACKS = [
     {"sb3_pvp.callbacks.MaskableCheckpointCallback": {}},
     {"sb3_pvp.callbacks.LeagueCallback": {"snapshot_every": 1, "anchors": {"baseline": 1500}}},
     {"sb3_pvp.callbacks.SelfPlayCallback": {"past": 0.5}},
-    "sb3_pvp.callbacks.EloCallback",
 ]
 PARAMS = ["-params", "n_envs:20", "n_steps:16", "batch_size:64", "policy_kwargs.net_arch:[8]"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 import time
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -38,6 +39,8 @@ def sampler(seed: int) -> optuna.samplers.BaseSampler:
 def open_queue(
     storage: str | None, n_trials: int, settings: StudySettings = SETTINGS
 ) -> tuple[optuna.Study, TrialQueue]:
+    """Opens a queue; without a storage, that of a new one."""
+    storage = storage or f"{tempfile.mkdtemp()}/sweep.log"
     queue = TrialQueue(NAME, storage, settings, n_trials, sampler)
     return queue.study, queue
 

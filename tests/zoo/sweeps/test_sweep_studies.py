@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from importlib import util
@@ -23,8 +24,8 @@ from sb3_pvp.zoo.sweeps.study import (
     find_study,
     find_trial,
     open_storage,
+    summary,
 )
-from sb3_pvp.zoo.sweeps.study_report import counts
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.sweeps.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
@@ -138,7 +139,7 @@ def test_what_ends_every_process_is_given_up() -> None:
     for _ in range(MAX_ATTEMPTS):
         trial = queue.next_trial()
         assert trial is not None
-        queue.requeue(trial)
+        queue.retry_abandoned()
     last = queue.next_trial()
     assert last is not None and last.params != trial.params
     assert [each.params for each in study.trials[:-1]] == [trial.params] * MAX_ATTEMPTS
@@ -226,8 +227,8 @@ def test_trials_of_dead_processes_are_reported_as_abandoned(storage: str) -> Non
     study, locks = find_study(storage, None)
     with queue.process_lock():
         assert queue.next_trial() is not None
-        assert {name: count for name, count in counts(study, locks).items() if count} == {"running": 1}
-    assert {name: count for name, count in counts(study, locks).items() if count} == {"abandoned": 1}
+        assert [summary(trial, locks)["state"] for trial in study.trials] == ["running"]
+    assert [summary(trial, locks)["state"] for trial in study.trials] == ["abandoned"]
 
 
 def test_locks_end_with_those_who_hold_them(tmp_path: Path) -> None:
@@ -261,6 +262,18 @@ def test_all_trials_of_a_study_have_the_same_settings(journal: str, changes: dic
     open_queue(journal, 1, SETTINGS.model_copy(update={"seed": 99}))
     with pytest.raises(Refusal, match=message):
         open_queue(journal, 1, SETTINGS.model_copy(update=changes))
+
+
+def test_processes_that_open_a_new_storage_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
+    fork = multiprocessing.get_context("fork")
+    given = [(f"sqlite:///{tmp_path}/new.db", must_exist) for must_exist in (False, True) * 3]
+    processes = [fork.Process(target=open_storage, args=each) for each in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 6
 
 
 def test_studies_of_others_are_refused(journal: str) -> None:

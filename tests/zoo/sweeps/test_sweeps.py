@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,8 +23,7 @@ from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.league import League
-from sb3_pvp.zoo.sweeps.study import SEED
-from sb3_pvp.zoo.sweeps.study_report import best_configuration
+from sb3_pvp.zoo.sweeps.study import SEED, best_configuration
 from tests.zoo.sweeps.tiny_sweeps import STEPS, results, retrain, run_sweep, study_in
 
 REWARDS = zoo.find_preset("NhEnv").hyperparams()["env_kwargs"]["rewards"]
@@ -304,15 +302,6 @@ def test_what_a_sweep_without_storage_has_found_is_reported_when_it_is_stopped(
     assert list((tmp_path / "logs").rglob("best.yml"))
 
 
-def test_a_terminal_shows_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    run_sweep(tmp_path, 1)
-    shown = capsys.readouterr().err
-    assert "Trials: 100%" in shown and "trial 0, evaluation 2 of 2: " in shown
-
-
 def open_things() -> tuple[int, int]:
     gc.collect()
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -387,6 +376,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
         (["--reference-pool", "nop"], "did you mean 'noop'"),
         (["--reference-pool", "noop", "noop"], "need different names"),
         (["--reference-pool", "gone.zip"], "gone.zip"),
+        (["--storage", "s.log", "--distribute", "2"], "is this command on each of them, without --distribute"),
         (["--reference-fights", "0"], "--reference-fights must be at least 1, got 0"),
         (["--pruner", "medan"], "invalid choice: 'medan' (choose from 'halving', 'median', 'hyperband', 'none')"),
         (["--search-space", "gone.yml"], "gone.yml"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.games.osrs.remote.reset_request import BASELINE
 
 SCHEME = "rsps"

@@ -9,6 +9,8 @@ import orjson
 from sb3_pvp.games.osrs.remote.wire_errors import JSON_SYNTAX, NULL_POINTER, FramingError, WireRequestError
 
 ACTIONS = ("login", "logout", "reset", "step", "debug")
+#: The types of agents, which are the names of their contracts (protocol.md §2.1).
+AGENT_TYPES = ("NhEnv", "DharokEnv")
 
 #: Key of error replies, our extension of the protocol: the fights of this server do not wait for each other.
 INDEPENDENT_FIGHTS = "independentFights"

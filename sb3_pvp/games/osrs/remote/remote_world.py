@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import COUNT
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.games.osrs.remote.messages import body_object, flag, text
 from sb3_pvp.games.osrs.remote.wire_errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, WireRequestError
 

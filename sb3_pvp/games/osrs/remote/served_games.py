@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.remote.agents import Fight
 from sb3_pvp.games.osrs.remote.fight_pool import FIRST_SIZE, FightPool, WorldFactory
+from sb3_pvp.games.osrs.remote.messages import AGENT_TYPES
 from sb3_pvp.games.osrs.remote.step_actions import ActionCheck
 from sb3_pvp.games.osrs.remote.tick_player import TickPlayer
 from sb3_pvp.games.osrs.remote.wire_errors import NO_SUCH_ELEMENT, WireRequestError
-
-#: The types of agents, which are the names of their contracts (protocol.md §2.1).
-AGENT_TYPES = ("NhEnv", "DharokEnv")
 
 
 class ServedGame:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 
 from sb3_pvp.games.osrs.remote.lobby import Lobby
-from sb3_pvp.games.osrs.remote.messages import MAX_LINE, parse_request
-from sb3_pvp.games.osrs.remote.wire_errors import FramingError
+from sb3_pvp.games.osrs.remote.messages import MAX_LINE, error_reply, parse_request
+from sb3_pvp.games.osrs.remote.wire_errors import ENVIRONMENT, FramingError, WireRequestError
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +18,45 @@ logger = logging.getLogger(__name__)
 MAX_UNANSWERED = 4096
 
 
+class Connections:
+    """The open connections of a server, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: set[ServerConnection] = set()
+
+    def add(self, connection: ServerConnection) -> None:
+        """Adds a connection; raises `WireRequestError` if there are too many."""
+        if len(self._open) >= self._most:
+            raise WireRequestError(ENVIRONMENT, f"the server has {self._most} connections, its limit; try again later")
+        self._open.add(connection)
+
+    def discard(self, connection: ServerConnection) -> None:
+        """Forgets a connection, if it was added."""
+        self._open.discard(connection)
+
+    def close_silent(self, seconds: float) -> None:
+        """Closes those that owe the client no reply and have got no complete line for so long.
+
+        Also those whose clients have not read their replies for so long.
+        """
+        now = time.monotonic()
+        for connection in [*self._open]:
+            connection.close_if_silent(now - seconds)
+
+    def close(self) -> None:
+        """Closes all, after the replies that are written already."""
+        for connection in [*self._open]:
+            connection.close()
+
+
 class ServerConnection(asyncio.Protocol):
     """Passes requests to the lobby and writes its replies. Any connection may send requests for any agent.
 
     Reading pauses while the client does not read its replies, or sends requests faster than they are answered.
     """
 
-    def __init__(self, lobby: Lobby, connections: set[ServerConnection]) -> None:
+    def __init__(self, lobby: Lobby, connections: Connections) -> None:
         self._lobby = lobby
         self._connections = connections
         self._transport: asyncio.Transport | None = None
@@ -32,12 +65,17 @@ class ServerConnection(asyncio.Protocol):
         self._unanswered = 0
         self._is_behind = False  # The client does not read its replies.
         self._is_flooded = False  # Too many requests are unanswered.
+        self._last_line = time.monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Stores the transport."""
+        """Stores the transport, unless there are too many connections."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._connections.add(self)
+        try:
+            self._connections.add(self)
+        except WireRequestError as error:
+            transport.write(error_reply(error))
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drops pending requests and replies; the agents stay logged in (protocol-observed.md, surprise 8)."""
@@ -74,6 +112,14 @@ class ServerConnection(asyncio.Protocol):
                 # Not at once: the lobby may be in the middle of a tick, and new requests would change its agents.
                 asyncio.get_running_loop().call_soon(self._resume)
 
+    def close_if_silent(self, since: float) -> None:
+        """Closes the connection if nothing has happened on it since that time of ``time.monotonic()``."""
+        if self._transport is not None and self._last_line < since:
+            if self._is_behind:
+                self._transport.abort()  # closing would wait until the client has read its replies
+            elif not self._unanswered:
+                self.close()
+
     def close(self) -> None:
         """Closes the connection after the replies that are written already."""
         self._drop_input()
@@ -95,7 +141,7 @@ class ServerConnection(asyncio.Protocol):
     def _handle_line(self, line: bytes) -> None:
         if len(line) > MAX_LINE:
             raise FramingError("line too long")
-        request = parse_request(line)
+        request, self._last_line = parse_request(line), time.monotonic()
         self._unanswered += 1
         if self._unanswered >= MAX_UNANSWERED:
             self._is_flooded = True

@@ -11,24 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.common.open_files import allow_many_open_files
+from sb3_pvp.common.open_files import ACCEPTED_AT_ONCE, allow_many_open_files, most_connections, start_accepting
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.games.osrs.remote.fight_pool import ServedWorld, WorldFactory
 from sb3_pvp.games.osrs.remote.gathering import Gathering
 from sb3_pvp.games.osrs.remote.lobby import Lobby
-from sb3_pvp.games.osrs.remote.served_games import AGENT_TYPES, ServedGames
-from sb3_pvp.games.osrs.remote.server_connection import ServerConnection
+from sb3_pvp.games.osrs.remote.messages import AGENT_TYPES
+from sb3_pvp.games.osrs.remote.served_games import ServedGames
+from sb3_pvp.games.osrs.remote.server_connection import Connections, ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.ticker import Ticker
+from sb3_pvp.games.osrs.remote.wire_errors import WireRequestError
 
 #: Seconds after which a silent agent is logged out: the 1000 ticks of 0.6 s of a reference server with a clock
 #: (protocol.md §6.5). Longer than a learner takes for its updates.
 IDLE_TIMEOUT = 600.0
-#: Checks for silent agents within that time.
+#: Checks for silent agents and connections within that time.
 _IDLE_CHECKS = 10
-#: Connections that may wait to be accepted: thousands of clients may start at once.
-_BACKLOG = 4096
+#: Connections at the same time.
+MAX_CONNECTIONS = 4096
 
 
 async def serve(
@@ -39,6 +41,7 @@ async def serve(
     on_listening: Callable[[int], object] | None = None,
     tick_rate: float | None = None,
     idle_timeout: float = IDLE_TIMEOUT,
+    max_connections: int = MAX_CONNECTIONS,
 ) -> None:
     """Serves the embedded world until the task is cancelled.
 
@@ -50,8 +53,10 @@ async def serve(
         on_listening: called with the port as soon as clients can connect, which is after the world is compiled.
         tick_rate: milliseconds per tick of a world with a clock, which does not wait for agents (protocol.md §6.4). If
             not given, each fight waits for its agents and ticks as soon as they have sent their messages.
-        idle_timeout: seconds after which a silent agent is logged out, so that its opponent does not wait forever; 0:
-            never, as on the reference server.
+        idle_timeout: seconds after which a silent agent is logged out, so that its opponent does not wait forever, and
+            a silent connection closed; 0: never, as on the reference server.
+        max_connections: connections at the same time; further ones are told so and closed. At most as many as files
+            may be open.
 
     Raises:
         OSError: if the address cannot be bound.
@@ -60,14 +65,19 @@ async def serve(
     check_times(tick_rate, idle_timeout)
     games = ServedGames(make_world or _make_sim_world, seed)
     lobby, tickers = _make_lobby(games, tick_rate, idle_timeout)
-    connections: set[ServerConnection] = set()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: ServerConnection(lobby, connections), host, port, backlog=_BACKLOG, start_serving=False
+    loop, connections = asyncio.get_running_loop(), Connections(most_connections(max_connections))
+    if idle_timeout:
+        tickers.append(Ticker(idle_timeout / _IDLE_CHECKS, lambda: connections.close_silent(idle_timeout), loop))
+    server = await loop.create_server(
+        lambda: ServerConnection(lobby, connections), host, port, backlog=ACCEPTED_AT_ONCE, start_serving=False
     )
     try:
         # After binding the address and before accepting: compiling takes time, an address in use should fail before.
-        _ = games[AGENT_TYPES[0]]
-        await server.start_serving()
+        # All games: at the first log-in to another one, the fights of all agents would wait until it is compiled.
+        for agent_type in AGENT_TYPES:
+            with contextlib.suppress(WireRequestError):  # a world that does not know it: the log-in will say so
+                _ = games[agent_type]
+        await start_accepting(server)
         for ticker in tickers:
             ticker.start()
         if on_listening is not None:
@@ -77,8 +87,7 @@ async def serve(
         server.close()
         for ticker in tickers:
             ticker.stop()
-        for connection in list(connections):
-            connection.close()
+        connections.close()
         games.close()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_known
+from sb3_pvp.common.errors import require_known
 from sb3_pvp.game import NUM_SEATS, Outcome, World
 from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rendering import dharok, nh

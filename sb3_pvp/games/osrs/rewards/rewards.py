@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from sb3_pvp.common.schedules import Expression, Linear, Log, Schedule
 from sb3_pvp.common.schedules.expression import names_in
 from sb3_pvp.game import Transition
-from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Component, facts_of
-from sb3_pvp.games.osrs.rewards.current_weights import WEIGHT_TAGS, current_weights
-from sb3_pvp.games.osrs.rewards.facts import Array, Facts
-from sb3_pvp.games.osrs.rewards.weights import RewardWeights, is_finite, reward_weights
+from sb3_pvp.games.osrs.rewards.components import COMPONENTS, DESCRIPTIONS, Array, Component, Facts, facts_of
+from sb3_pvp.games.osrs.rewards.weights import WEIGHT_TAGS, RewardWeights, current_weights, is_finite, reward_weights
 
 _NAMES, _ROWS = tuple(COMPONENTS), tuple(COMPONENTS.values())
 #: Schedules with one value per rollout; all others may draw random numbers or use variables, so every tick counts.

@@ -5,19 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.sim import rng
 from sb3_pvp.games.osrs.sim.compile import kernel, rule
-
-
-def requirements(contract: Contract) -> NDArray[np.int64]:
-    """Returns bit sets ``(flat actions, 3)``: all must, one must, and none may be among the earlier choices."""
-    rows = []
-    for head in contract.heads:
-        for sub_action in head.actions:
-            lists = (sub_action.require_all, sub_action.require_any, sub_action.require_none)
-            rows.append([sum(1 << contract.flat_index(name) for name in names) for names in lists])
-    return np.array(rows, np.int64)
 
 
 @rule
@@ -36,7 +25,7 @@ def choose_legal(
 ) -> None:
     """Samples a legal joint action for every seat, head by head; entry 0 where a head has none (contract.md §2.3).
 
-    ``required`` are the `requirements` of the contract; ``states`` are one random state for each fight.
+    ``required`` are the `world.requirements` of the contract; ``states`` are one random state for each fight.
     """
     for f in range(masks.shape[0]):
         for seat in range(masks.shape[1]):
@@ -53,12 +42,3 @@ def choose_legal(
                 actions[f, seat, head] = pick
                 chosen |= 1 << (start + pick)
                 start += head_sizes[head]
-
-
-@kernel
-def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns initial random states for consecutive seeds."""
-    out = np.empty_like(seeds)
-    for k in range(seeds.size):
-        out[k] = rng.mix(seeds[k])
-    return out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -14,10 +16,40 @@ from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
-from sb3_pvp.games.osrs.sim.games import game_of
-from sb3_pvp.games.osrs.sim.legal_actions import choose_legal, requirements, scrambled
+from sb3_pvp.games.osrs.sim import parameters, rng
+from sb3_pvp.games.osrs.sim.compile import kernel
+from sb3_pvp.games.osrs.sim.legal_actions import choose_legal
 from sb3_pvp.games.osrs.sim.parameters import RESET, to_reset, validated_seed
 from sb3_pvp.games.osrs.sim.state import FIGHT, LOGIN, SEAT
+
+
+@dataclass(frozen=True)
+class SimGame:
+    """The parts of a game that differ: kernels, names of builds and of reset parameters."""
+
+    reset_fights: Callable[..., None]
+    step_fights: Callable[..., None]
+    build_names: tuple[str, ...]
+    reset_parameters: tuple[str, ...]
+
+
+@cache
+def game_of(contract: str) -> SimGame:
+    """Returns the game of a contract's name; raises `ValueError` for an unknown one."""
+    # Imported here: a process that plays one game does not load the rules of the other.
+    if contract == "NhEnv":
+        from sb3_pvp.games.osrs.sim import builds, kernels
+
+        names = parameters.RESET_PARAMETER_NAMES
+        return SimGame(kernels.reset_fights, kernels.step_fights, builds.BUILD_NAMES, names)
+    if contract == "DharokEnv":
+        from sb3_pvp.games.osrs.sim.dharok import kernels as dharok_kernels
+        from sb3_pvp.games.osrs.sim.dharok.loadout import BUILD_NAMES
+
+        names = parameters.DHAROK_RESET_PARAMETER_NAMES
+        return SimGame(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
+    raise parameters.unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))
+
 
 Options = Mapping[str, Any]
 
@@ -196,3 +228,22 @@ class SimWorld:
         """Stops the threads of this world."""
         if self._threads is not None:
             self._threads.shutdown()
+
+
+def requirements(contract: Contract) -> NDArray[np.int64]:
+    """Returns bit sets ``(flat actions, 3)``: all must, one must, and none may be among the earlier choices."""
+    rows = []
+    for head in contract.heads:
+        for sub_action in head.actions:
+            lists = (sub_action.require_all, sub_action.require_any, sub_action.require_none)
+            rows.append([sum(1 << contract.flat_index(name) for name in names) for names in lists])
+    return np.array(rows, np.int64)
+
+
+@kernel
+def scrambled(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns initial random states for consecutive seeds."""
+    out = np.empty_like(seeds)
+    for k in range(seeds.size):
+        out[k] = rng.mix(seeds[k])
+    return out

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sb3_pvp.games.osrs import check_world_name
 from sb3_pvp.games.osrs.remote.address import RemoteSettings, is_address, parse_address
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
-from sb3_pvp.games.osrs.worlds import check_world_name
 
 
 @pytest.mark.parametrize(

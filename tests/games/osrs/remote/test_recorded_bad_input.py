@@ -18,7 +18,7 @@ import pytest
 
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
-from sb3_pvp.games.osrs.remote.server_connection import ServerConnection
+from sb3_pvp.games.osrs.remote.server_connection import Connections, ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from tests.games.osrs.remote.fake_world import FakeWorld
@@ -89,7 +89,7 @@ class Server:
 
     def _connection(self, name: str) -> tuple[ServerConnection, FakeTransport]:
         if name not in self.connections or self.connections[name][1].is_closed:
-            connection, transport = ServerConnection(self.lobby, set()), FakeTransport()
+            connection, transport = ServerConnection(self.lobby, Connections(1)), FakeTransport()
             connection.connection_made(transport)
             self.connections[name] = connection, transport
         return self.connections[name]

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from sb3_pvp.games.osrs.remote.messages import WireRequest
 from sb3_pvp.games.osrs.remote.served_games import ServedGames
-from sb3_pvp.games.osrs.remote.server_connection import MAX_UNANSWERED, ServerConnection
+from sb3_pvp.games.osrs.remote.server_connection import MAX_UNANSWERED, Connections, ServerConnection
 from sb3_pvp.games.osrs.remote.synchronous_lobby import SynchronousLobby
 from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.wire_server import serve
@@ -105,7 +106,7 @@ class SlowReader(asyncio.Transport):
 
 
 def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
-    connection = ServerConnection(SynchronousLobby(ServedGames(FakeWorld), lambda is_last: None), set())
+    connection = ServerConnection(SynchronousLobby(ServedGames(FakeWorld), lambda is_last: None), Connections(1))
     transport = SlowReader(connection)
     connection.connection_made(transport)
     connection.data_received(DEBUG * 1000)
@@ -123,7 +124,7 @@ def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
 def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
     async def scenario() -> None:
         lobby = TickedLobby(ServedGames(FakeWorld))
-        connection = ServerConnection(lobby, set())
+        connection = ServerConnection(lobby, Connections(1))
         transport = SlowReader(connection)
         connection.connection_made(transport)
         connection.data_received(DEBUG * 3 * MAX_UNANSWERED)
@@ -145,7 +146,8 @@ def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
 async def server(**options: Any) -> AsyncIterator[Callable[[], Any]]:
     """Runs a server and yields a function that connects to it."""
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    running = asyncio.ensure_future(serve(port=0, make_world=FakeWorld, on_listening=listening.set_result, **options))
+    options = {"make_world": FakeWorld, **options}
+    running = asyncio.ensure_future(serve(port=0, on_listening=listening.set_result, **options))
     port = await asyncio.wait_for(listening, TIMEOUT)
     try:
         yield lambda: asyncio.open_connection("127.0.0.1", port)
@@ -242,6 +244,21 @@ def test_half_lines_and_unread_replies_cost_no_step() -> None:
     asyncio.run(scenario())
 
 
+def test_all_games_are_compiled_before_the_first_client_connects() -> None:
+    """At the first log-in to another game, the fights of all agents would wait for a minute."""
+    made: list[str] = []
+
+    def make_world(num_fights: int, seed: int, *, contract: str) -> FakeWorld:
+        made.append(contract)
+        return FakeWorld(num_fights, seed, contract=contract)
+
+    async def scenario() -> None:
+        async with server(make_world=make_world):
+            assert made == ["NhEnv", "DharokEnv"]
+
+    asyncio.run(scenario())
+
+
 def test_the_idle_timeout_of_a_server() -> None:
     async def scenario() -> None:
         async with server(idle_timeout=0.3) as connect:
@@ -256,6 +273,80 @@ def test_the_idle_timeout_of_a_server() -> None:
             assert await agent.step() == 2
 
     asyncio.run(scenario())
+
+
+def test_silent_and_half_spoken_connections_are_closed_and_waiting_ones_are_not() -> None:
+    async def scenario() -> None:
+        async with server(idle_timeout=1.0) as connect:
+            silent, half, unread = [await connect() for _ in range(3)]
+            waiting = Agent("1", await connect())
+            assert await waiting.ask("login", {"agentType": "NhEnv"}) == {}
+            reset = {"action": "reset", "body": {"target": "absent", "resetParams": {}}, "meta": {"id": "1"}}
+            waiting.writer.write(json.dumps(reset).encode() + b"\n")
+            unread[1].write(LONG_DEBUG * 20_000)  # more replies than the buffers of both sides hold
+            started = asyncio.get_running_loop().time()
+
+            async def trickle() -> None:
+                while asyncio.get_running_loop().time() < started + TIMEOUT:
+                    half[1].write(b" ")
+                    await asyncio.sleep(0.05)
+
+            trickling = asyncio.ensure_future(trickle())
+            for reader, _ in (silent, half):
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), TIMEOUT) == b""
+            trickling.cancel()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(waiting.reader.readline(), 2.0)
+            _, writer = await connect()
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_connections_beyond_the_limit_are_told_so() -> None:
+    async def scenario() -> None:
+        async with server(max_connections=2) as connect:
+            agents = [Agent(str(number), await connect()) for number in range(2)]
+            for agent in agents:
+                await agent.start()
+            reader, _ = await connect()
+            reply = json.loads(await asyncio.wait_for(reader.readline(), TIMEOUT))
+            assert "the server has 2 connections, its limit" in reply["message"]
+            assert await reader.read() == b""
+            assert await agents[0].step() == 2
+            agents[1].writer.close()
+            await asyncio.sleep(0.2)
+            await Agent("3", await connect()).start()
+
+    asyncio.run(scenario())
+
+
+def test_more_clients_than_files_may_be_open() -> None:
+    """Those that fight go on, the log stays short, and there is room again when the others have left."""
+    command = ["-c", 'ulimit -n 256; exec "$@"', "sh", sys.executable, "-m", "sb3_pvp.cli", "sim-server", "--port", "0"]
+    with subprocess.Popen(["sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        address = "127.0.0.1", int(process.stdout.readline().rsplit(":", 1)[1])
+        try:
+            with socket.create_connection(address, TIMEOUT) as good, contextlib.ExitStack() as stack:
+                for _ in range(600):
+                    stack.enter_context(socket.create_connection(address, TIMEOUT))
+                for _ in range(3):
+                    good.sendall(DEBUG)
+                    assert good.recv(100) == b'{"body":[]}\n'
+            for _ in range(20 * TIMEOUT):  # until the server has seen that they are gone
+                with socket.create_connection(address, TIMEOUT) as late:
+                    late.sendall(DEBUG)
+                    if late.recv(100) == b'{"body":[]}\n':
+                        break
+                time.sleep(0.05)
+            else:
+                pytest.fail("no client is accepted any more")
+        finally:
+            process.terminate()
+        assert process.wait(TIMEOUT) == 0
+        assert len(process.stderr.read().splitlines()) < 10
 
 
 @pytest.mark.parametrize(
@@ -280,5 +371,6 @@ def test_signals_end_the_command_cleanly(number: signal.Signals) -> None:
             process.send_signal(number)
             assert client.recv(100) == b""
         assert process.wait(TIMEOUT) == 0
-        assert process.stderr.read() == ""
+        # The first start on a machine compiles the rules of both games, and says so.
+        assert [line for line in process.stderr if "compiling the rules" not in line] == []
     assert announcement == f"sb3-pvp sim-server listens on 127.0.0.1:{port}\n"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.remote.served_games import AGENT_TYPES, ServedGames
+from sb3_pvp.games.osrs.remote.messages import AGENT_TYPES
+from sb3_pvp.games.osrs.remote.served_games import ServedGames
 from sb3_pvp.games.osrs.remote.step_actions import ActionCheck
 from sb3_pvp.games.osrs.sim import SimWorld
 from tests.games.osrs.remote.fake_world import FakeWorld

@@ -1,0 +1,170 @@
+"""Fighters on the Hugging Face hub: pushed as fighter files with a card, and pulled without executing anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, errors, get_token
+from huggingface_hub.utils.tqdm import disable_progress_bars
+
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.policies.files.description import Description
+from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.model_files import load, steps_of
+from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
+
+_CARD = Path(__file__).with_name("hub_card.md")
+_OTHER_ZIPS = ("train_eval_metrics.zip",)  #: Zips that rl-zoo3's own push puts next to a model.
+
+
+class Result(CardScore, extra="ignore"):
+    """What the card shows of the output of ``sb3-pvp evaluate --json``."""
+
+    opponent: str
+    game: str
+    deterministic: bool
+
+    @property
+    def opponent_name(self) -> str:
+        """The opponent, without the folder if it is a file, which should stay private."""
+        return self.opponent.replace("\\", "/").rpartition("/")[2]
+
+
+def push_fighter(
+    model: Path, repo_id: str, private: bool, revision: str | None, message: str | None, results: Sequence[Path]
+) -> tuple[str, str]:
+    """Uploads a model, which must be trusted, as a fighter file with a card.
+
+    Creates the repository and the branch ``revision`` if needed. ``results`` are files with the output of ``sb3-pvp
+    evaluate --json``. Returns the name of the file and the commit's address. Raises `Refusal` for what the hub refuses,
+    and results of another game.
+    """
+    if get_token() is None:
+        raise Refusal("pushing needs a token of the hub that may write: set HF_TOKEN, or run hf auth login")
+    path, api = find_model(model), _api()
+    with TemporaryDirectory() as folder:
+        fighter = Path(folder, f"{path.stem}{SUFFIX}")
+        if path.suffix == SUFFIX:
+            shutil.copyfile(path, fighter)
+        else:
+            export_fighter(load(path), fighter)
+        about = read_fighter(fighter).description
+        figures = [_read_result(each, about) for each in results]
+        with _hub_errors():
+            repo_id = str(api.create_repo(repo_id, private=private or None, exist_ok=True).repo_id)
+            # The hub leaves an existing repository as it is.
+            if private and not api.model_info(repo_id).private:
+                raise Refusal(f"{repo_id} exists and is public: push without --private, or make it private on the hub")
+            if revision is not None:
+                api.create_branch(repo_id, branch=revision, exist_ok=True)
+            make_card(repo_id, revision, fighter.name, about, figures).save(Path(folder, "README.md"))
+            commit = api.upload_folder(
+                repo_id=repo_id,
+                folder_path=folder,
+                commit_message=message or f"{fighter.name} after {about.steps:,} steps",
+                revision=revision,
+            )
+    return fighter.name, commit.commit_url
+
+
+def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: str | None) -> tuple[Path, str, str]:
+    """Downloads the fighter file of a repository, or without one the zip of a model; checks it, and unpickles nothing.
+
+    Returns its path, by default its name there; that name; and the commit. Raises `Refusal` for what the hub refuses,
+    for damaged files, and unless there is one fighter only or ``file`` names one.
+    """
+    api = _api()
+    with TemporaryDirectory() as folder:
+        with _hub_errors():
+            info = api.model_info(repo_id, revision=revision)
+            name = _choose([each.rfilename for each in info.siblings or ()], repo_id, file)
+            path = output or Path(Path(name).name)  # on Windows a backslash leads elsewhere
+            if path.suffix != Path(name).suffix:
+                raise Refusal(f"{repo_id} has {name}: the name after -o must end in {Path(name).suffix}")
+            # Of the commit that was looked into: the branch may have moved on.
+            downloaded = Path(api.hf_hub_download(repo_id, name, revision=info.sha, local_dir=folder))
+        try:
+            steps_of(downloaded)  # reads and checks a fighter file as a whole, but only a part of a zip
+            damaged = None if path.suffix == SUFFIX else ZipFile(downloaded).testzip()
+        except (BadZipFile, KeyError, ValueError) as error:
+            reason = str(error).replace(str(downloaded), "it")
+            raise Refusal(f"{name} of {repo_id} is no model, or is damaged: {reason}") from error
+        if damaged is not None:
+            raise Refusal(f"{name} of {repo_id} is damaged: its entry {damaged} has another checksum")
+        with replacing(path) as partial:
+            shutil.copyfile(downloaded, partial)
+    return path, name, str(info.sha)
+
+
+def make_card(
+    repo_id: str, revision: str | None, file: str, about: Description, results: Sequence[Result]
+) -> ModelCard:
+    """Returns the model card of a fighter file; ``results`` are in its table and its metadata."""
+    game = about.game or (about.contract.name if about.contract else "a game of its own")
+    of: Any = {"task_type": "reinforcement-learning", "dataset_type": game, "dataset_name": game}
+    of["metric_type"] = "win_rate"
+    names = (f"win rate against {each.opponent_name}" for each in results)
+    metrics = [
+        EvalResult(**of, metric_name=n, metric_value=each.win_rate) for n, each in zip(names, results, strict=True)
+    ]
+    data = ModelCardData(
+        library_name="stable-baselines3",
+        pipeline_tag="reinforcement-learning",
+        tags=["stable-baselines3", "sb3-pvp", "reinforcement-learning", game.rpartition(":")[2]],
+        model_name=Path(file).stem if metrics else None,
+        eval_results=metrics or None,
+    )
+    place: Any = {"repo_id": repo_id, "revision": revision, "file": file, "title": Path(file).stem}
+    facts: Any = {"game": game, "about": about, "start": json.dumps(about.reset_params), "results": results}
+    card: ModelCard = ModelCard.from_template(data, str(_CARD), **place, **facts)
+    return card
+
+
+def _api() -> HfApi:
+    """Returns the hub's client, whose progress bars are for terminals only."""
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    return HfApi(library_name="sb3-pvp")
+
+
+def _read_result(path: Path, fighter: Description) -> Result:
+    with refusals(about=f"--results {path} is not the output of sb3-pvp evaluate --json"):
+        result = Result.model_validate_json(path.read_bytes())
+    if fighter.game not in (None, result.game):
+        raise Refusal(f"--results {path} is of fights in {result.game}, but the fighter is for {fighter.game}")
+    return result
+
+
+def _choose(names: Sequence[str], repo_id: str, wanted: str | None) -> str:
+    """Returns the fighter among the files of a repository, the one that is ``wanted`` or else the only one."""
+    at_top = [name for name in names if "/" not in name and name.isprintable() and name not in _OTHER_ZIPS]
+    fitting = [name for name in at_top if name.endswith((SUFFIX, ".zip")) and wanted in (None, name)]
+    found = [name for name in fitting if name.endswith(SUFFIX)] or fitting
+    if len(found) > 1:
+        raise Refusal(f"{repo_id} has several fighters, choose one with --file: {', '.join(found)}")
+    if not found:
+        what = f"no fighter {wanted}" if wanted else f"no fighter, which is a file *{SUFFIX} or *.zip"
+        raise Refusal(f"{repo_id} has {what}")
+    return found[0]
+
+
+@contextmanager
+def _hub_errors() -> Iterator[None]:
+    """Turns what can go wrong with the hub into a `Refusal`, in the words of huggingface_hub, which say what to do."""
+    # httpx2's or, with an older huggingface_hub, httpx's error of a hub that is out of reach: no `OSError`.
+    unreachable: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
+    try:
+        yield
+    except (unreachable, OSError, errors.HFValidationError) as error:
+        if getattr(error, "filename", None) is not None:  # about a file here
+            raise
+        raise Refusal(f"the hub at {constants.ENDPOINT}: {error}") from error
