@@ -250,7 +250,7 @@ def _approach(speeds: NDArray[np.float64], one: int, other: int, normal: NDArray
     x, z = speeds[one, 0], speeds[one, 1]
     if other != WALL:
         x, z = x - speeds[other, 0], z - speeds[other, 1]
-    return -(x * normal[0] + z * normal[1])
+    return float(-(x * normal[0] + z * normal[1]))
 
 
 @compiled

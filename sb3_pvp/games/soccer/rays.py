@@ -139,7 +139,7 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
 @compiled
 def _room(x: float, z: float) -> float:
     """Returns how far a cast's start is within the walls, less than 0 if it overlaps one, or is in a goal."""
-    return min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z))
+    return float(min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z)))
 
 
 @compiled

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.names import require_all_known
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.game.world import Transition
 
@@ -45,4 +45,5 @@ class SoccerRewards:
         goal = report["goal"]
         scored = np.where(goal > 0, np.float32(1.0) - report["elapsed"], np.float32(0.0))
         terms = np.stack([scored, -(goal < 0).astype(np.float32), report["touches"], report["existence"]])
-        return (weights * terms).astype(np.float32, copy=False)
+        weighted: NDArray[np.float32] = (weights * terms).astype(np.float32, copy=False)
+        return weighted

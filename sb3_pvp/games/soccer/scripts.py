@@ -41,13 +41,15 @@ class _Agent:
 
     def find(self, thing: str, age: int = 0) -> tuple[Booleans, Floats, Floats]:
         """Returns where a thing is seen, its angle clockwise in degrees, and its distance in ray lengths."""
-        seen, distances = self._see(thing, age) > 0, self._see("distance", age)
+        seen: Booleans = self._see(thing, age) > 0
+        distances = self._see("distance", age)
         # Several rays meet one thing: its middle is the mean of their directions, the nearest counting most.
         weights = seen / (distances + 0.01) ** 2
         radians = np.radians(self._angles)
         across, along = weights @ np.sin(radians), weights @ np.cos(radians)
-        nearest = np.where(seen, distances, np.inf).min(axis=1)
-        return seen.any(axis=1), np.degrees(np.arctan2(across, along)), nearest
+        nearest: Floats = np.where(seen, distances, np.inf).min(axis=1)
+        anywhere: Booleans = seen.any(axis=1)
+        return anywhere, np.degrees(np.arctan2(across, along)), nearest
 
     def choose(self, move: str, where: Booleans) -> None:
         """Chooses a move where it is wanted; the first one chosen in a branch counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,8 @@ class SoccerWorld(ArrayWorld):
 
     def look(self, which: NDArray[np.int64]) -> None:
         """Writes what everybody sees, as the newest frame."""
-        for fixed, out in self._sensors:
-            see(which, fixed[0], self.places, self.yaws, self.layout.boxes, *fixed[1:], out)
+        for agent, *sensor in self._sensors:
+            see(which, agent, self.places, self.yaws, self.layout.boxes, *sensor)
 
     def _block(self, player: int) -> NDArray[np.float32]:
         """Returns a view of what a player sees, ``(F, size)``."""
@@ -131,9 +131,9 @@ class SoccerWorld(ArrayWorld):
         begin, end = agent.observations
         return self.obs[:, self.layout.players[player].seat, begin + self.layout.offset : end]
 
-    def _views(self) -> list[tuple[Any, NDArray[np.float32]]]:
-        """Returns for each sensor the arguments of `see`, and a view of the observations that it writes."""
-        layout, found = self.layout, []
+    def _views(self) -> Iterator[tuple[Any, ...]]:
+        """Yields for each sensor the arguments of `see`, the last of which is a view of the observations."""
+        layout = self.layout
         for number, player in enumerate(layout.players):
             begin, block = 0, self._block(number)
             for sensor in player.sensors:
@@ -141,9 +141,8 @@ class SoccerWorld(ArrayWorld):
                 end = begin + int(np.prod(shape))
                 view = block[:, begin:end].reshape(self.num_fights, 1, *shape)
                 tags = len(player.tags), player.tag(BALL), layout.box_tags([number]), layout.agent_tags([number])
-                found.append(((np.array([number]), sensor.angles, *tags), view))
+                yield (np.array([number]), sensor.angles, *tags, view)
                 begin = end
-        return found
 
     def _legal(self) -> NDArray[np.bool_]:
         """Returns the masks of both seats; an agent that is not in the game has one legal action in each head."""
