@@ -51,7 +51,7 @@ class Sensor:
 
 
 @dataclass(frozen=True)
-class Player:
+class SoccerPlayer:
     """An agent: ``seat`` 0 is blue, ``position`` a key of `SPEED_FACTORS`, ``tags`` what its sensors tell apart."""
 
     name: str
@@ -84,12 +84,12 @@ class Layout:
     """The players of a game, the boxes that stand on its pitch, and whether one policy can play all of a team."""
 
     name: str
-    players: tuple[Player, ...]
+    players: tuple[SoccerPlayer, ...]
     shared: bool
     boxes: NDArray[np.float64]
 
     @cached_property
-    def roles(self) -> tuple[Player, ...]:
+    def roles(self) -> tuple[SoccerPlayer, ...]:
         """The agents of a seat: each one's own, or all of both teams where these differ."""
         return tuple(each for each in self.players if each.seat == 0) if self.shared else self.players
 
@@ -147,14 +147,18 @@ _GOALIE = "goalie", (_AROUND,), (BALL, OWN_GOAL, BARRIER, OPPONENT)
 
 SOCCER_TWOS = Layout(
     "SoccerTwos-v0",
-    tuple(Player(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)),
+    tuple(SoccerPlayer(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)),
     shared=True,
     boxes=BOXES,
 )
 #: Only the purple goal counts, and a wall stands before the other one.
 STRIKERS_VS_GOALIE = Layout(
     "StrikersVsGoalie-v0",
-    (Player("striker0", 0, *_STRIKER), Player("striker1", 0, *_STRIKER), Player("goalie", 1, *_GOALIE)),
+    (
+        SoccerPlayer("striker0", 0, *_STRIKER),
+        SoccerPlayer("striker1", 0, *_STRIKER),
+        SoccerPlayer("goalie", 1, *_GOALIE),
+    ),
     shared=False,
     boxes=np.vstack([BOXES, BLOCKER]),
 )

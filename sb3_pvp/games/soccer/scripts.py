@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract.turn import Turn
-from sb3_pvp.games.soccer.layout import BALL, OTHER_GOAL, OWN_GOAL, SOCCER_TWOS, Player
+from sb3_pvp.games.soccer.layout import BALL, OTHER_GOAL, OWN_GOAL, SOCCER_TWOS, SoccerPlayer
 from sb3_pvp.games.soccer.pitch import RAY_LENGTH
 from sb3_pvp.games.soccer.rays import FRAMES
 
@@ -27,7 +27,7 @@ _CLEARS, _BEFORE_GOAL = 7.0, 5.0
 class _Agent:
     """What an agent of N matches sees, and what it decides."""
 
-    def __init__(self, turn: Turn, player: Player) -> None:
+    def __init__(self, turn: Turn, player: SoccerPlayer) -> None:
         self._turn, self._player = turn, player
         self._rays = [(sensor.name, ray) for sensor in player.sensors for ray in range(len(sensor.angles))]
         angles = np.concatenate([sensor.angles for sensor in player.sensors])
@@ -48,7 +48,7 @@ class _Agent:
         radians = np.radians(self._angles)
         across, along = weights @ np.sin(radians), weights @ np.cos(radians)
         nearest: Floats = np.where(seen, distances, np.inf).min(axis=1)
-        anywhere: Booleans = seen.any(axis=1)
+        anywhere: Booleans = np.asarray(seen.any(axis=1))
         return anywhere, np.degrees(np.arctan2(across, along)), nearest
 
     def choose(self, move: str, where: Booleans) -> None:
