@@ -182,6 +182,13 @@ def _checked(entries: Mapping[str, bytes]) -> Description:
     return read_description(about.get("description"))
 
 
+def refuse_nan(weights: Mapping[str, th.Tensor]) -> None:
+    """Raises `ValueError` if a weight is NaN: an opponent that computes NaN would lose without a word."""
+    for name, part in weights.items():
+        if part.is_floating_point() and part.float().isnan().any():
+            raise ValueError(f"its weight {name!r} is NaN, so no action can be chosen: take an earlier version")
+
+
 def _tensors(content: bytes) -> dict[str, th.Tensor]:
     try:
         return load_tensors(content)
