@@ -27,6 +27,8 @@ RUN useradd --uid 10001 --create-home fighter
 COPY --from=build /opt/sb3-pvp /opt/sb3-pvp
 ENV PATH=/opt/sb3-pvp/bin:$PATH PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 USER 10001
+# Not /, where every file of the machine is at hand, nor /models, which strangers fill.
+WORKDIR /home/fighter
 VOLUME /models
 
 EXPOSE 9999 9100

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, cached_property, wraps
+from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -82,6 +83,8 @@ class Kind(Generic[T]):
 INTEGER = Kind[int](int, "an integer")
 POSITIVE = Kind[int](Annotated[int, Field(gt=0)], "a positive integer")
 COUNT = Kind[int](Annotated[int, Field(ge=0)], "a non-negative integer")
+MAX_FRAME_AGE = 255  #: In ticks; so many frames of each fighter are kept in every fight.
+AGE = Kind[int](Annotated[int, Field(ge=0, le=MAX_FRAME_AGE)], f"an age in ticks from 0 to {MAX_FRAME_AGE}")
 NUMBER = Kind[float](FiniteFloat, "a finite number")
 SHARE = Kind[float](Annotated[float, Field(ge=0, le=1)], "a number from 0 to 1")
 AT_LEAST_0 = Kind[float](Annotated[FiniteFloat, Field(ge=0)], "a number of at least 0")
@@ -96,6 +99,7 @@ MAPPING = Kind[Any](InstanceOf[Mapping] | None, "a mapping")  # type: ignore[typ
 
 PositiveInt = Annotated[int, POSITIVE]
 NonNegativeInt = Annotated[int, COUNT]
+FrameAge = Annotated[int, AGE]
 Share = Annotated[float, SHARE]
 NonNegative = Annotated[float, AT_LEAST_0]
 Positive = Annotated[float, ABOVE_0]
@@ -149,14 +153,14 @@ def check_seed(seed: object) -> int | None:
 def check_frame_ages(frame_ages: int | Iterable[Any]) -> tuple[int, ...]:
     """Returns the ages in ascending order; a number n means the n newest frames (training.md §11).
 
-    Raises `ValueError` unless they are distinct non-negative integers, at least one.
+    Raises `ValueError` unless they are distinct integers from 0 to `MAX_FRAME_AGE`, at least one.
     """
     given = range(COUNT.read("", frame_ages)) if COUNT.fits(frame_ages) else frame_ages
-    ages = tuple(given) if isinstance(given, Iterable) else ()
-    if not ages or not all(map(COUNT.fits, ages)) or len(set(ages)) != len(ages):
+    ages = tuple(islice(given, MAX_FRAME_AGE + 2)) if isinstance(given, Iterable) else ()
+    if not ages or not all(map(AGE.fits, ages)) or len(set(ages)) != len(ages):
         raise ValueError(
             "frame_ages must be distinct non-negative integers such as (0, 1, 2), where 0 is the newest frame, "
-            f"or a positive number of frames, got {frame_ages!r}"
+            f"of at most {MAX_FRAME_AGE}, or a positive number of frames, got {frame_ages!r:.100}"
         )
     return tuple(sorted(int(age) for age in ages))
 

@@ -442,4 +442,7 @@ def _act_group(
         return actors[0].act(observations[0], masks, uniforms)
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
     latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
-    return th.from_numpy(sample_actions([actor.tables for actor in alike], latents, masks, uniforms)[0])
+    actions, _, scores = sample_actions([actor.tables for actor in alike], latents, masks, uniforms)
+    if np.isnan(scores).any():  # refused by the other policies themselves; the actions would be arbitrary
+        raise ValueError("an observation or a weight of an opponent is NaN: no action can be chosen")
+    return th.from_numpy(actions)

@@ -112,7 +112,7 @@ class ModelSource:
             form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
             return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))
         name = automatic_backend(model) if self.backend == AUTO else self.backend
-        backend = open_backend(name, model, self.path)
+        backend = open_backend(name, model)
         backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
         return ModelFighter(backend, name, model)
 

@@ -87,7 +87,7 @@ def test_a_number_of_frames_stands_for_the_newest_ones(number: int, ages: tuple[
     assert env.observation_space["observation"].shape == (len(ages), 176)
 
 
-@pytest.mark.parametrize("ages", [(), (0, 0), (-1,), (0.5,), (True,), "01", 0, -2, True, 1.0, None])
+@pytest.mark.parametrize("ages", [(), (0, 0), (-1,), (256,), (0.5,), (True,), "01", 0, -2, 10**12, True, 1.0, None])
 def test_bad_frame_ages_are_refused(ages: object) -> None:
     with pytest.raises(ValueError, match="frame_ages must be distinct non-negative integers"):
         NhEnv(world=FakeWorld, frame_ages=ages)

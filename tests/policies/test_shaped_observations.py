@@ -203,7 +203,7 @@ def test_everything_that_acts_decides_alike(kind: str, frame_ages: tuple[int, ..
     loaded, privileged = load(tmp_path / "model.fighter"), None
     values = model.policy.predict_values(model.policy.obs_to_tensor(observations)[0]).detach().numpy().ravel()
     for name in names:
-        backend = open_backend(name, loaded, tmp_path / "model.fighter")
+        backend = open_backend(name, loaded)
         decided = backend.decide(flat, masks, uniforms, True)
         assert np.array_equal(decided.actions, wanted), name
         np.testing.assert_allclose(backend.values(flat, privileged, masks), values, atol=1e-4)

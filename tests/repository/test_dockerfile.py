@@ -42,6 +42,11 @@ def test_it_does_not_run_as_root() -> None:
     assert [name for name, _ in stage].index("USER") < [name for name, _ in stage].index("ENTRYPOINT")
 
 
+def test_it_works_where_there_are_no_files_of_others() -> None:
+    (folder,) = [text for name, text in last_stage() if name == "WORKDIR"]
+    assert folder not in ("/", "/models")
+
+
 def test_everything_that_is_installed_is_pinned() -> None:
     installed = re.findall(r"pip install (.+?)(?: && |$)", " && ".join(texts("RUN")))
     assert len(installed) == 2 and all("constraints.txt" in each or "torch.txt" in each for each in installed)

@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import yaml
 from stable_baselines3.common.logger import configure
@@ -28,6 +30,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from tests.games.osrs.remote.served import in_thread
 from tests.paths import ROOT
+from tests.policies.export.hostile_graphs import READING, SECRET, with_graphs
 from tests.serving.served import serving
 
 DOCS = ROOT / "docs"
@@ -126,6 +129,16 @@ def test_the_graph_needs_neither_this_package_nor_torch(fighter: Path) -> None:
         [sys.executable, "-c", f"{prepared}\n{block}\n{shown}"], cwd=fighter, capture_output=True, text=True
     )
     assert done.stdout == "(1, 12) (1, 45)\n", done.stderr
+
+
+def test_no_page_opens_a_graph_that_reads_other_files(fighter: Path, place: Path) -> None:
+    (place / SECRET).write_bytes(b"sixteen letters!")
+    opening = [block for page in PAGES.values() for block in runnable(page) if "InferenceSession(" in block]
+    assert len(opening) == 2
+    for block, graph in product(opening, READING.values()):
+        with_graphs(fighter / "fighter.fighter", graph, place / "fighter.fighter")
+        with pytest.raises(ValueError, match="would read other files"):
+            exec(compile(block, "page", "exec"), {"np": np, "mask": np.ones(45, bool)})
 
 
 def test_the_fight_on_the_wire_is_one(port: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import load
 from tests.paths import DATA
 from tests.policies.export.exported import stock
+from tests.policies.export.hostile_graphs import lying, with_graphs
 from tests.serving.fighters import NH, random_nh
 from tests.serving.served import RawClient, serving
 
@@ -63,7 +65,7 @@ def test_graphs_decide_as_compiled_loops(tmp_path: Path) -> None:
     export_fighter(random_nh(3), path)
     model = load(path, safe=True)
     assert automatic_backend(model) == "compiled"
-    compiled, graphs = CompiledBackend(model.policy), OnnxBackend(path, NH.head_sizes)
+    compiled, graphs = CompiledBackend(model.policy), OnnxBackend(model.policy)
     assert (graphs.frame_shape, graphs.num_privileged) == (compiled.frame_shape, compiled.num_privileged)
     batch = random_batch(compiled, 100)
     batch[2][::2] = -1.0
@@ -76,16 +78,28 @@ def test_graphs_decide_as_compiled_loops(tmp_path: Path) -> None:
     assert close(graphs.values(batch[0], privileged, batch[1]), compiled.values(batch[0], privileged, batch[1]))
 
 
-def test_files_without_graphs_have_no_onnx_back_end(tmp_path: Path) -> None:
-    export_fighter(random_nh(3), tmp_path / "nh.fighter", onnx=False)
-    with serving(tmp_path, backend="onnx") as server:
-        assert "sb3-pvp export" in server.server.health()["errors"]["nh.fighter"]
+@pytest.mark.parametrize("backend", ["onnx", "auto"])
+def test_the_graphs_in_a_file_are_never_run(backend: str, tmp_path: Path) -> None:
+    """Whatever they are, it answers by its weights, and a file without graphs does too."""
+    honest, folder = tmp_path / "honest.fighter", tmp_path / "models"
+    folder.mkdir()
+    export_fighter(stock("MultiInputPolicy") if backend == "auto" else random_nh(3), honest)
+    graphs = {"large": lying(honest, 1_000_000), "negative": lying(honest, -5), "none": b"no graph"}
+    names = ["honest", "bare", *graphs]
+    shutil.copy(honest, folder)
+    export_fighter(load(honest), folder / "bare.fighter", onnx=False)
+    for name, graph in graphs.items():
+        with_graphs(honest, graph, folder / f"{name}.fighter")
+    masks = [[1] * size for size in NH.head_sizes]
+    request = {"obs": [[0.5] * 176], "actionMasks": masks, "deterministic": True, "returnProbs": True}
+    with serving(folder, backend=backend) as server, RawClient(server.port) as client:
+        replies = [client.ask(request | {"model": name}) for name in names]
+    assert replies == [replies[0]] * len(names) and len(replies[0]["action"]) == len(NH.head_sizes)
 
 
 def test_policies_of_sb3_contrib_answer_by_their_graphs(tmp_path: Path) -> None:
     model = stock("MultiInputPolicy")
     export_fighter(model, tmp_path / "stock.fighter")
-    export_fighter(model, tmp_path / "bare.fighter", onnx=False)
     frame, mask = np.linspace(0, 1, 176 + 93, dtype=np.float32), np.ones(NH.num_flat_actions, np.int8)
     seen = {"observation": frame[None, :176], "privileged": frame[None, 176:], "action_mask": mask}
     acting = seen | {"privileged": np.zeros((1, 93), np.float32)}  # unknown while acting
@@ -103,4 +117,3 @@ def test_policies_of_sb3_contrib_answer_by_their_graphs(tmp_path: Path) -> None:
         reply = client.ask(request)
         assert reply["action"] == action.tolist()
         assert close(reply["values"], value.flatten().tolist())
-        assert "sb3-pvp export" in server.server.health()["errors"]["bare.fighter"]

@@ -1,11 +1,9 @@
-"""Inference back-ends: the same decisions by PyTorch, by compiled loops, or by the ONNX graphs of a fighter file."""
+"""Inference back-ends: the same decisions by PyTorch, by compiled loops, or by ONNX graphs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
-from zipfile import ZipFile
 
 import numpy as np
 import torch as th
@@ -15,7 +13,7 @@ from sb3_contrib import MaskablePPO
 
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.export import ACTOR, CRITIC
+from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
 from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_actions
 
@@ -141,19 +139,20 @@ def _sample(
 
 
 class OnnxBackend:
-    """Runs the graphs of a fighter file with ONNX Runtime, on one core.
+    """Runs a policy as graphs with ONNX Runtime, on one core.
 
-    Raises `ValueError` if the file has no graphs or ONNX Runtime is not installed.
+    The graphs are made here, of its weights: those in its file are programs of whoever sent it. Raises `ValueError` if
+    the policy cannot become a graph, see `actor_graph`, its actions are not MultiDiscrete, or ONNX Runtime is not
+    installed.
     """
 
-    def __init__(self, path: str | Path, head_sizes: tuple[int, ...]) -> None:
-        with ZipFile(path) as archive:
-            if not {ACTOR, CRITIC} <= {*archive.namelist()}:
-                raise ValueError(f"{path} contains no ONNX graphs: make a fighter file with sb3-pvp export")
-            self._actor, self._critic = (open_session(archive.read(name)) for name in (ACTOR, CRITIC))
+    def __init__(self, policy: Any) -> None:
+        if not isinstance(policy.action_space, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the action space {policy.action_space}, but it must be MultiDiscrete")
+        self._actor, self._critic = (open_session(graph(policy)) for graph in (actor_graph, critic_graph))
         shapes = {each.name: each.shape for each in self._critic.get_inputs()}
         self.frame_shape = int(shapes[OBSERVATION][1]), int(shapes[OBSERVATION][2])
-        self.head_sizes = head_sizes
+        self.head_sizes = tuple(policy.action_space.nvec.tolist())
         self.num_privileged = int(shapes[PRIVILEGED][2]) if PRIVILEGED in shapes else 0
 
     def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
@@ -172,7 +171,10 @@ class OnnxBackend:
 
 
 def open_session(graph: bytes) -> Any:
-    """Returns ONNX Runtime's session of a graph, on one core; raises `ValueError` if ONNX Runtime is not installed."""
+    """Returns ONNX Runtime's session of a graph that was made here, on one core: a foreign one could read any file.
+
+    Raises `ValueError` if ONNX Runtime is not installed.
+    """
     try:
         import onnxruntime
     except ImportError as error:
@@ -183,21 +185,17 @@ def open_session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def open_backend(name: str, model: MaskablePPO, path: str | Path) -> Backend:
-    """Returns a back-end by name for a model and the file it was loaded from; raises `ValueError` if it cannot run."""
+def open_backend(name: str, model: MaskablePPO) -> Backend:
+    """Returns a back-end by name for a model; raises `ValueError` if it cannot run."""
     require_known("back-end", name, BACKENDS)
-    if name == "onnx":
-        sizes: Any = getattr(model.action_space, "nvec", None)
-        if sizes is None:
-            raise ValueError(f"the model has the action space {model.action_space}, but it must be MultiDiscrete")
-        return OnnxBackend(path, tuple(sizes.tolist()))
-    return TorchBackend(model.policy) if name == "torch" else CompiledBackend(model.policy)
+    kinds: dict[str, type[TorchBackend | OnnxBackend]] = {"torch": TorchBackend, "compiled": CompiledBackend}
+    return kinds.get(name, OnnxBackend)(model.policy)
 
 
 def automatic_backend(model: MaskablePPO) -> str:
     """Returns the name of the back-end that ``"auto"`` means: the same for a model on every machine.
 
-    Compiled loops are the fastest for many rows on the CPU; policies of sb3-contrib only have their graphs.
+    Compiled loops are the fastest for many rows on the CPU; policies of sb3-contrib only run as graphs.
     """
     if not isinstance(model.policy, AutoregressivePolicy):
         return "onnx"

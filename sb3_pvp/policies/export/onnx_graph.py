@@ -11,6 +11,7 @@ import io
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,17 @@ from stable_baselines3.common.preprocessing import preprocess_obs
 from torch import nn
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy, head_sizes_of
+from sb3_pvp.policies.export import ELSEWHERE
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import HeadTables
 
 OPSET = 20  #: Has Gelu; ONNX Runtime knows it since 1.17.
 _DOMAIN = "sb3_pvp"  #: Of nodes that `_with_branches` replaces.
+_MAX_ENTRIES = (
+    2048  #: Of a policy of sb3-contrib, whose file may be small: its graph has a table of entries by entries.
+)
+_EXPORTER = Lock()  #: PyTorch's exporter works for one thread at a time.
 _OUTPUTS = ("action", "log_prob", "entropy", "probability")
 # A head chooses by logits plus penalties, which decide whatever the logits are, as these are limited to less. The first
 # entry has the smaller penalty: a head without a legal entry takes it (training.md §3.6). Legal entries have exactly 0.
@@ -269,6 +275,8 @@ def _stock_heads(policy: MaskableActorCriticPolicy) -> AutoregressiveHeads:
     """Returns the heads of a policy of sb3-contrib as ours, which do not depend on each other."""
     last: Any = policy.action_net
     sizes = head_sizes_of(policy.action_space)
+    if sum(sizes) > _MAX_ENTRIES:
+        raise ValueError(f"a graph of such a policy has at most {_MAX_ENTRIES} entries of all heads, not {sum(sizes)}")
     heads = AutoregressiveHeads(last.in_features, DependencyRules(sizes), [()] * len(sizes), False, False, False)
     heads.direct.weight.copy_(last.weight)
     heads.direct.bias.copy_(last.bias)
@@ -291,9 +299,12 @@ def _exported(policy: MaskableActorCriticPolicy, module: _ActorModule | _CriticM
         if isinstance(module, _ActorModule):
             _with_branches(model, module.heads)
         onnx.checker.check_model(model, full_check=True)
+        graph = bytes(model.SerializeToString(deterministic=True))
+        if ELSEWHERE in graph:  # readers would take it for one that refers to other files
+            raise ValueError(f"rename its parts that have {ELSEWHERE.decode()!r} in their names")
     except Exception as error:  # of whatever the class of a user's features extractor does
         raise ValueError(f"the policy cannot become a graph: {' '.join(str(error).split()):.200}") from error
-    return bytes(model.SerializeToString(deterministic=True))
+    return graph
 
 
 @th.no_grad()
@@ -302,7 +313,7 @@ def _recorded(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Seq
     import onnx
 
     file = io.BytesIO()
-    with warnings.catch_warnings():
+    with _EXPORTER, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its exporter that needs no further package is called legacy
         th.onnx.export(
             module.eval().requires_grad_(False),

@@ -22,7 +22,7 @@ from sb3_contrib.common.maskable.policies import (
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 
-from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt
+from sb3_pvp.common.arguments import FrameAge, NonNegativeInt, PositiveInt
 from sb3_pvp.common.errors import first_error, installed, require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
@@ -47,6 +47,9 @@ _FLAGS = (
 # JSON numbers only: a list is accepted for a tuple, but a text is no number.
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _WEIGHT_BYTES = 4
+#: The most of what takes time and memory whatever the weights are: each number of an observation has limits, heads have
+#: tables of entries by entries, and a layer that is only an activation has no weights.
+_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS = 1 << 22, 1 << 8, 1 << 13, 1 << 10
 #: One limit for all entries or one per entry; ``None``: unlimited.
 Limits = float | None | tuple[float | None, ...]
 
@@ -131,7 +134,7 @@ class Description(BaseModel):
     features_extractor_kwargs: dict[str, JsonValue] = {}
     contract: ContractReference | None = None
     game: str | None = None  #: The game of the training, as `sb3_pvp.game.find_game` takes it.
-    frame_ages: tuple[NonNegativeInt, ...] | None = None  #: Ages of the frames in ticks.
+    frame_ages: tuple[FrameAge, ...] | None = None  #: Ages of the frames in ticks.
     reset_params: dict[str, JsonValue] | None = None  #: How fights of the training started.
     steps: NonNegativeInt = 0  #: Timesteps of training.
 
@@ -174,12 +177,20 @@ class Description(BaseModel):
         }
 
     def check(self, weight_bytes: int) -> None:
-        """Raises `ValueError` if the description contradicts itself, or needs more weights than there are.
+        """Raises `ValueError` if it contradicts itself, is too large, or needs more weights than there are.
 
         Otherwise a file of a few bytes could make its reader allocate all memory.
         """
         flat = sum(self.head_sizes)
         sizes = {key: prod(part.shape) for key, part in self.observation.items()}
+        for what, number, most in (
+            ("numbers in an observation", sum(sizes.values()), _MAX_NUMBERS),
+            ("heads", len(self.head_sizes), _MAX_HEADS),
+            ("entries of its heads", flat, _MAX_ENTRIES),
+            ("layers", len([*self._all_layers()]), _MAX_LAYERS),
+        ):
+            if number > most:
+                raise ValueError(f"its description is too large: it has more than {most} {what}")
         contradictions = {
             "its observation has no public part": not sizes.keys() - {PRIVILEGED, ACTION_MASK},
             f"its observation is no Dict, but has other parts than {OBSERVATION!r}": (

@@ -35,8 +35,8 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
 
     Raises:
         ValueError: if the model cannot be described in plain values
-            (`sb3_pvp.policies.files.description.describe`), the name has another ending, or there can be no graphs
-            (`sb3_pvp.policies.export.onnx_graph.actor_graph`).
+            (`sb3_pvp.policies.files.description.describe`), is too large to be read again (`Description.check`), the
+            name has another ending, or there can be no graphs (`sb3_pvp.policies.export.onnx_graph.actor_graph`).
     """
     path = Path(path)
     if path.suffix != SUFFIX:
@@ -45,6 +45,7 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
     # Copies, because some weights have several names, and safetensors refuses shared memory.
     weights = {name: part.detach().cpu().clone().contiguous() for name, part in model.policy.state_dict().items()}
     entries = {SAFE_WEIGHTS: save_tensors(weights)}
+    description.check(len(entries[SAFE_WEIGHTS]))
     if onnx:
         from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph  # needs the extra of this name
 

@@ -30,7 +30,7 @@ from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
-from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, data_of, read_fighter
+from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, data_of, read_fighter, refuse_nan
 from sb3_pvp.policies.files.registry import TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
@@ -113,7 +113,8 @@ class PolicyFile:
     def actor(self) -> Actor:
         """Builds the policy for inference on the CPU.
 
-        Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions.
+        Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions, or
+        a weight is NaN.
         """
         if not issubclass(self.policy_class, MaskableActorCriticPolicy):
             raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
@@ -126,11 +127,15 @@ class PolicyFile:
         with _loading(self.name):
             if issubclass(self.policy_class, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-                return AutoregressiveActor(frame_shape, head_sizes, arguments, self._weights, self.observation_space)
-            policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
-            policy.load_state_dict(self._weights)
-        policy.set_training_mode(False)
-        return PlainActor(policy, frame_shape, head_sizes)
+                given = arguments, self._weights, self.observation_space
+                actor: Actor = AutoregressiveActor(frame_shape, head_sizes, *given)
+            else:
+                policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
+                policy.load_state_dict(self._weights)
+                policy.set_training_mode(False)
+                actor = PlainActor(policy, frame_shape, head_sizes)
+        refuse_nan(self._weights)
+        return actor
 
 
 def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:

@@ -21,7 +21,7 @@ import torch as th
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 
-from sb3_pvp.policies.export import ACTOR, CRITIC
+from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
 from sb3_pvp.policies.files.shipped import is_fighter
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
@@ -133,6 +133,8 @@ def _fighter_entries(path: str | Path) -> dict[str, bytes]:
             if name not in _KNOWN or name in entries:
                 raise ValueError(f"its entry {name!r} is {'repeated' if name in entries else 'unknown'}")
             entries[name] = _content(file, each)
+            if name in (ACTOR, CRITIC) and ELSEWHERE in entries[name]:
+                raise ValueError(f"its graph {name} refers to other files, which it would read on this machine")
     return entries
 
 
@@ -180,6 +182,13 @@ def _checked(entries: Mapping[str, bytes]) -> Description:
         if hashlib.sha256(entries[name]).hexdigest() != hashes[name]:
             raise ValueError(f"its entry {name!r} has been changed or damaged: the hash differs")
     return read_description(about.get("description"))
+
+
+def refuse_nan(weights: Mapping[str, th.Tensor]) -> None:
+    """Raises `ValueError` if a weight is NaN: an opponent that computes NaN would lose without a word."""
+    for name, part in weights.items():
+        if part.is_floating_point() and part.float().isnan().any():
+            raise ValueError(f"its weight {name!r} is NaN, so no action can be chosen: take an earlier version")
 
 
 def _tensors(content: bytes) -> dict[str, th.Tensor]:

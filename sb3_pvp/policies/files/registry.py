@@ -20,12 +20,13 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_pvp.common.arguments import check_frame_ages
 from sb3_pvp.common.errors import installed, missing, unknown_name
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
-from sb3_pvp.policies.files.reading import data_of, read_plain_values
+from sb3_pvp.policies.files.reading import data_of, read_plain_values, refuse_nan
 from sb3_pvp.policies.files.shipped import is_fighter
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
@@ -49,7 +50,7 @@ class ModelOpponent:
 
     Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
     ``game`` is that of its training, if known. Raises `ValueError` for other actions than MultiDiscrete ones, and for
-    ages of another number of frames.
+    other ages than `check_frame_ages` allows, or than it sees frames.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ModelOpponent:
         self._shape = part_of(seen).shape or ()
         self.num_frames, self.shape = frames_of(seen)
         # Only `PvpPPO` saves the ages of its frames; other models are assumed to see the newest ones.
-        self.frame_ages: tuple[int, ...] = tuple(range(self.num_frames) if frame_ages is None else frame_ages)
+        self.frame_ages = check_frame_ages(self.num_frames if frame_ages is None else frame_ages)
         if len(self.frame_ages) != self.num_frames:
             raise ValueError(f"the model sees {self.num_frames} frames, but its frame_ages are {self.frame_ages}")
 
@@ -138,6 +139,7 @@ class Algorithm:
     def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
         """Returns the model in a file, or a frozen copy of a model, as an opponent."""
         model: Any = self.load(source, safe=safe) if isinstance(source, Path) else source
+        refuse_nan(model.policy.state_dict())
         ages, game = (getattr(model, name, None) for name in ("frame_ages", "game"))
         both = model.observation_space, model.action_space
         return ModelOpponent(both, content_hash(source), ages, game, self.acting(model))

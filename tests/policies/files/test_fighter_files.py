@@ -22,7 +22,8 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.description import describe, read_description
 from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
-from sb3_pvp.policies.files.model_files import PolicyFile, game_of, load_opponent, steps_of
+from sb3_pvp.policies.files.model_files import PolicyFile, game_of, load_opponent, model_opponent, steps_of
+from sb3_pvp.policies.files.registry import ModelOpponent
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from sb3_pvp.policies.sampling import act_batched
 from tests.policies.export.exported import SHAPES, Fights, poisoned, stock, trained, with_entries
@@ -232,7 +233,23 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another layer": ({"fighter.json": changed(description__actor__1={"size": 31})}, "do not fit its description"),
     "huge frames": (
         {"fighter.json": changed(description__observation__observation__shape=[10**9, 176])},
-        "needs more weights",
+        "it has more than 4194304 numbers in an observation",
+    ),
+    "huge planes": (
+        {
+            "fighter.json": changed(
+                description__observation__observation__shape=[10**5, 10**5, 3],
+                description__features_extractor="NatureCNN",
+            )
+        },
+        "it has more than 4194304 numbers in an observation",
+    ),
+    "an old frame": ({"fighter.json": changed(description__frame_ages=[10**9])}, "an age in ticks from 0 to 255"),
+    "many heads": ({"fighter.json": changed(description__head_sizes=[1] * 300)}, "it has more than 256 heads"),
+    "a wide head": ({"fighter.json": changed(description__head_sizes=[9000])}, "it has more than 8192 entries"),
+    "many activations": (
+        {"fighter.json": changed(description__actor=[{"activation": "relu"}] * 2000)},
+        "it has more than 1024 layers",
     ),
     "another contract": (
         {"fighter.json": changed(description__contract__sha256="0")},
@@ -279,6 +296,38 @@ def test_a_broken_outcome_predictor_is_an_error(small: tuple[Path, Path]) -> Non
             OutcomePredictor.from_tensors(tensors | change)
     with pytest.raises(ValueError, match="malformed"):
         OutcomePredictor.from_tensors({})
+
+
+@pytest.mark.parametrize("ages", [[10**9], [-1], ["0"], 0])
+def test_frames_of_an_opponent_have_limits_in_files_of_any_algorithm(ages: Any) -> None:
+    both = spaces.Box(-1, 1, (1, 3)), spaces.MultiDiscrete([2])
+    assert ModelOpponent(both, "", [255], None).frame_ages == (255,)
+    with pytest.raises(ValueError, match="frame_ages must be .* of at most 255"):
+        ModelOpponent(both, "", ages, None)
+
+
+def test_an_opponent_of_nan_is_refused(small: tuple[Path, Path], tmp_path: Path) -> None:
+    model, broken = PvpPPO.load(small[0]), tmp_path / "broken.zip"
+    model.policy.action_net.direct.bias.data[-1] = np.nan
+    model.save(broken)
+    export_fighter(model, broken.with_suffix(".fighter"), onnx=False)
+    for path, safe in ((broken, False), (broken, True), (broken.with_suffix(".fighter"), True)):
+        with pytest.raises(ValueError, match="broken.* cannot be an opponent: its weight .*bias' is NaN"):
+            load_opponent(path, safe)
+    with pytest.raises(ValueError, match="PvpPPO cannot be an opponent: its weight .* is NaN"):
+        model_opponent(model)
+
+
+@pytest.mark.parametrize("kind", ["own", "stock"])
+def test_an_opponent_that_computes_nan_is_an_error(kind: str, small: tuple[Path, Path]) -> None:
+    """As of the policy itself, also where all weights are numbers."""
+    opponent = load_opponent(small[1]) if kind == "own" else model_opponent(stock("MultiInputPolicy"))
+    seen, masks = np.zeros((2, 1, 176), np.float32), np.ones((2, 45), bool)
+    state, flags = opponent.initial_state(range(2)), np.zeros(2, bool)
+    opponent.predict(seen, state, flags, True, masks)
+    seen[1, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="a weight of an opponent is NaN" if kind == "own" else "nan"):
+        opponent.predict(seen, state, flags, True, masks)
 
 
 def test_training_needs_the_zip(small: tuple[Path, Path]) -> None:
