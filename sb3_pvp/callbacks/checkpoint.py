@@ -53,8 +53,6 @@ class MaskableCheckpointCallback(PvpCallback):
     def _init_callback(self) -> None:
         self._folder = path_in_run(self.model, self._directory, CHECKPOINTS)
         check_same_run(self.model, self._folder, (each.age for each in checkpoints(self._folder)))
-        for left_by_a_kill in self._folder.glob(f".*.{LEARNER}_*_steps.zip"):
-            left_by_a_kill.unlink()
         self._last_saved: int | None = None
         self._rollout, self._is_sampling = trained_rollouts(self.model), False
 

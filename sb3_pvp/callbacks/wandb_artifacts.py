@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
 from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.common.arguments import Flag, OptionalPath, checked
+from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.players.league import LEARNER, League, Player, Standing
 from sb3_pvp.players.league.leaderboard import COLUMNS, FORMATS, snapshot_standings
 from sb3_pvp.players.league.league import LEAGUE
@@ -46,7 +46,7 @@ class WandbArtifactsCallback(PvpCallback):
         league = self._league(model)
         standings = {} if league is None else {each.player: each for each in league.leaderboard()}
         own = snapshot_standings([*standings.values()], LEARNER)
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             path = Path(folder) / "model.zip"
             model.save(path)
             self._log("model", path, "final", model.num_timesteps, own[-1][1] if own else None)

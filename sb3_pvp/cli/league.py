@@ -98,7 +98,8 @@ def play(
     pair = Player.parse(a), Player.parse(b)
     say_processes(num_processes(jobs, fights, world))
     with progress(f"{fights} fights", fights) as advance:
-        records = play_matches(opened, {pair: fights}, seed, settings, jobs=jobs, advance=advance)
+        first = seed + len(opened.log)  # so that a second time they are other fights
+        records = play_matches(opened, {pair: fights}, first, settings, jobs=jobs, advance=advance)
     _print_fights(opened, settings)
     counts = Payoff(records).counts(*pair)
     broken = len(records) - counts.games

@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
+import re
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from zlib import crc32
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def own_prefix() -> str:
+    """Returns how the names begin of what this process makes for itself only: `sweep` finds it if that is killed."""
+    return f"sb3-pvp-{_machine()}-{os.getpid()}-"
+
+
+@cache
+def _machine() -> str:
+    """Returns where the numbers of processes mean the same: containers may share a folder, and even the host's name."""
+    namespace = Path("/proc/self/ns/pid")
+    return f"{crc32(f'{platform.node()} {os.readlink(namespace) if namespace.exists() else 0}'.encode()):08x}"
+
+
+@cache
+def sweep(folder: Path) -> None:
+    """Removes what killed processes have left in a folder, see `own_prefix`; looks once per process."""
+    name = re.compile(rf"\.?sb3-pvp-{_machine()}-([0-9]{{1,7}})-.*")
+    with suppress(OSError):  # such as a folder that cannot be listed
+        for path in folder.iterdir():
+            if (match := name.fullmatch(path.name)) and not _is_alive(int(match[1])):
+                with suppress(OSError):  # such as a file of another user
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    import psutil  # takes a while
+
+    return psutil.pid_exists(pid)
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Makes a folder that is deleted at the end of a ``with`` block, or by `sweep`."""
+    sweep(Path(tempfile.gettempdir()))
+    return tempfile.TemporaryDirectory(prefix=own_prefix(), ignore_cleanup_errors=True)
+
+
+def no_space(error: BaseException | None) -> OSError | None:
+    """Returns the error which says that the disk is full, if it has led to this one."""
+    while error is not None and not (isinstance(error, OSError) and error.errno in _NO_SPACE):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager
@@ -31,14 +80,18 @@ def replacing(path: Path) -> Iterator[Path]:
     if target.is_file():
         target.open("rb+").close()  # a folder lets its files be replaced even where they may not be written
     target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() if is_stream else nullcontext(target.parent) as folder:
+    if not is_stream:
+        sweep(target.parent)
+    with temporary_folder() if is_stream else nullcontext(target.parent) as folder:
         # The ending is that of ``path``: matplotlib chooses the format by it, and SB3 appends .zip where there is none.
-        partial = Path(folder, f".{os.getpid()}.{path.name}")
+        partial = Path(folder, f".{own_prefix()}{path.name}")
         try:
             yield partial
             (_pour if is_stream else _put)(partial, target)
-        except OSError as error:
-            if error.filename == str(partial):  # a name that the caller does not know
+        except Exception as error:
+            if full := no_space(error):  # of which libraries make other errors, or do not say where
+                raise OSError(full.errno, full.strerror, str(path)) from error
+            if isinstance(error, OSError) and error.filename == str(partial):  # a name that the caller does not know
                 error.filename = str(path)
             raise
         finally:

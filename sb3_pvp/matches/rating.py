@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
@@ -27,6 +29,7 @@ from sb3_pvp.policies.files.model_files import game_of, load, named_game
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 PARALLEL = 128  #: Fights that are played at the same time.
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
+_PLAIN = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
 _EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
@@ -72,7 +75,7 @@ def play_matches(
     advance: Callable[[int], object] = lambda fights: None,
     pool: WorkerPool | None = None,
 ) -> list[MatchRecord]:
-    """Plays the fights of a schedule in parallel, and appends the matches to the league's log.
+    """Plays the fights of a schedule in parallel, and appends the matches to the league's log, unless it has them.
 
     Both sides sample their actions. A player has each seat in half of a pair's fights, but the world's own bot can
     only have the second seat. If an error interrupts this, the fights that were over are in the log. Raises
@@ -90,7 +93,7 @@ def play_matches(
     POSITIVE.check(parallel_fights=parallel_fights)
     planned = [fight for pair, count in schedule.items() for fight in _plan_fights(league, pair, count, settings.game)]
     choices = {player: OpponentChoice(league.opponent(player)) for pair in planned for player in pair}
-    series, records = uuid.uuid4().hex, dict[int, MatchRecord]()
+    series, records = _series(settings), dict[int, MatchRecord]()
 
     def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:  # in a worker, to which it is pickled by value
         fights = dict(enumerate(planned[part], part.start))
@@ -143,6 +146,7 @@ def rate(
         half_width: Elo points; done when each 95 % interval is at most this wide on either side.
         settings, jobs: see `play_matches`; without ``jobs``, processes start when `FIGHTS_PER_PROCESS` fights are over.
         fights_per_round: the ratings are fitted again after this many fights.
+        seed: fights have seeds from this one plus the number of matches in the log: a rating that was killed goes on.
     """
     ABOVE_0.check(half_width=half_width)
     POSITIVE.check(fights_per_round=fights_per_round, max_fights=max_fights)
@@ -150,7 +154,7 @@ def rate(
     check_players(league, players, settings.game)
     if len(players) < 2:
         raise ValueError("rating needs at least two players, such as two models, or a model and the baseline")
-    payoff, num_fights, pool = Payoff(), 0, None
+    seed, payoff, num_fights, pool = seed + len(league.log), Payoff(), 0, None
     fruitless: set[Pair] = set()
     with ExitStack() as stack:
         while True:
@@ -189,6 +193,15 @@ def _plan_fights(league: League, pair: Pair, num_fights: int, game: Game) -> lis
         raise ValueError(f"{a} cannot fight {b}: a match needs two players that differ, at least one of them an agent")
     # Of an odd number of fights, the last seating gets one more.
     return [seating for number, seating in enumerate(seatings) for _ in range((num_fights + number) // len(seatings))]
+
+
+def _series(settings: FightSettings) -> str:
+    """Returns how the keys of matches begin: the same for fights that players and seeds would repeat exactly."""
+    if settings.world != "sim":  # no fight on a server is the same as another
+        return uuid.uuid4().hex
+    rules = settings.death_match, settings.max_episode_ticks, game_reference(settings.game), settings.reset_params
+    text = orjson.dumps(rules, default=repr, option=_PLAIN)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def _play_fights(
@@ -233,7 +246,8 @@ def _play_fights(
             ended = playing[over[playing]]
             for row in ended.tolist():
                 number, outcome = int(numbers[row]), Outcome(int(world.outcome[row, 0]))
-                (a, b), key = planned[number], f"match/{series}/{number}"
+                a, b = planned[number]
+                key = f"match/{series}/{a}/{b}/{seed + number}"
                 word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
                 build = world.build_name(row) if isinstance(world, Grouped) else None
                 yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)

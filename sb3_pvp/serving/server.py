@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import did_you_mean
 from sb3_pvp.common.open_files import ACCEPTED_AT_ONCE, allow_many_open_files, most_connections, start_accepting
 from sb3_pvp.game import HOME_GAME
@@ -51,7 +51,7 @@ class ModelFolder:
         self.errors: dict[str, str] = {}  #: Why the present version of a file cannot be served, by file name.
         self._models: dict[str, ServedFighter] = {}
         self._versions: dict[Path, _Version] = {}
-        self._copies = TemporaryDirectory(prefix="sb3-pvp-serve-", ignore_cleanup_errors=True)
+        self._copies = temporary_folder()
         self._numbers = count()
         self._retired: list[Path] = []
 

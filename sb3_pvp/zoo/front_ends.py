@@ -20,7 +20,7 @@ import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
-from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.atomic_files import no_space, replacing
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, loadable, refusals, require_known, unknown_name
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.game import HOME_GAME
@@ -169,11 +169,15 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
         with stopping(), interrupts():
             install()
             yield given
-    except (Refusal, TrainingInterrupted, DependencyNotInstalled) as error:
-        if sys.flags.dev_mode:  # PYTHONDEVMODE=1: with traceback
+    except Exception as error:
+        full = no_space(error)  # whatever else followed from it
+        is_refusal = isinstance(error, (Refusal, TrainingInterrupted, DependencyNotInstalled))
+        if sys.flags.dev_mode or not (full or is_refusal):  # PYTHONDEVMODE=1: with traceback
             raise
-        print(f"{name}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1 if isinstance(error, TrainingInterrupted) else 2)
+        advice = "make room; with --resume a training goes on from its newest checkpoint"
+        text = f"{full}: {advice}" if full else str(error)
+        print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
+        sys.exit(1 if full or isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)

@@ -301,8 +301,8 @@ class PvpExperimentManager(SweepingManager):
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
 
         def save() -> None:
-            model.save(f"{self.save_path}/{self.env_name}")
             (run / UNFINISHED).touch()
+            model.save(f"{self.save_path}/{self.env_name}")
 
         callbacks = RunCallbacks(self.callbacks, save)
         with callbacks.deferring():  # also until the checkpoint is saved: there may be a second signal

@@ -102,6 +102,7 @@ def test_play_and_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     counts = as_json(capsys, "play", folder, "noop", "scripted", "--fights", 5)
     assert counts == {"a": "noop", "b": "scripted", "wins": 0, "ties": 0, "losses": 5, "not_counted": 0}
     assert "noop against scripted: 0 won" in run(capsys, "play", folder, "noop", "scripted", "--fights", 1)
+    assert len(League.existing(folder).log) == 5 + 5 + 1, "a second command plays other fights"
     rating = ("rate", folder, "--anchor", "baseline=1400", "--player", "scripted")
     rated = as_json(capsys, *rating, "--until", 200, "--fights-per-round", 32)
     places = {one["player"]: one for one in rated["players"]}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.atomic_files import own_prefix, replacing, temporary_folder, write_atomically
+from tests.disks import files_below
 
 
 def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
@@ -146,6 +150,52 @@ def test_what_a_device_refuses_is_an_error_that_names_it(tmp_path: Path) -> None
     with pytest.raises(OSError, match=r"No space left on device.*full'"):
         write_atomically(device, "text")
     assert device.is_char_device() and list(tmp_path.iterdir()) == [device]
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.zip"
+    write_atomically(path, "before")
+    with files_below(1000), pytest.raises(OSError) as error:
+        write_atomically(path, "after" * 1000)
+    assert error.value.filename == str(path) and error.value.strerror
+    with files_below(1000), pytest.raises(OSError) as error, replacing(path) as partial:
+        try:
+            partial.write_text("after" * 1000)
+        except OSError as full:  # as torch does
+            raise RuntimeError("file write failed") from full
+    assert error.value.filename == str(path)
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sb3_pvp.common.atomic_files import replacing, temporary_folder
+with replacing(Path(sys.argv[1])) as partial:
+    folder = temporary_folder()
+    for path in (partial, Path(folder.name) / "copy"):
+        path.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_killed_processes_leave_is_swept_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, temporary = tmp_path / "league", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, str(folder / "main_64_steps.zip")])
+    (left,), (copies,) = folder.iterdir(), temporary.iterdir()  # the second one has swept as well
+    assert left.name.startswith(".") and copies.is_dir()
+    others = [folder / name for name in (".999999.notes", f".{own_prefix()}mine", "sb3-pvp-1-2-notes")]
+    elsewhere = folder / left.name.replace("sb3-pvp-", "sb3-pvp-0")  # on another machine, which shares the folder
+    for path in (*others, elsewhere):
+        path.touch()
+    write_atomically(folder / "main_128_steps.zip", "model")
+    assert {*folder.iterdir()} == {*others, elsewhere, folder / "main_128_steps.zip"}
+    with temporary_folder() as made:
+        assert [path.name for path in temporary.iterdir()] == [Path(made).name]
 
 
 def test_a_socket_is_refused_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import setuptools
+from packaging.version import Version
 
 from tests.paths import ROOT
 
@@ -81,3 +82,21 @@ def test_the_readme_names_all_extras_that_are_for_users() -> None:
     named = (ROOT / "README.md").read_text().partition("| Extra | For |")[2].partition("\n\n")[0]
     for extra in set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) - {"test", "dev", "site"}:
         assert f"`{extra}`" in named, extra
+
+
+#: The first releases without a known hole that a foreign file, or another user of the machine, could use here.
+FIXED = {
+    "filelock": "3.20.3",  # CVE-2026-22701, CVE-2025-68146: links in place of locks
+    "jinja2": "3.1.6",  # CVE-2025-27516
+    "onnx": "1.21",  # CVE-2026-34447, CVE-2026-27489: data outside of the model's folder
+    "orjson": "3.11.6",  # CVE-2025-67221, CVE-2024-27454: deep nesting
+    "torch": "2.10",  # CVE-2026-24747, CVE-2025-32434: code in files that are loaded with weights_only
+    "tqdm": "4.66.3",  # CVE-2024-34062
+}
+
+
+@pytest.mark.parametrize("package", FIXED)
+def test_dependencies_are_above_the_fixes_that_are_known(package: str) -> None:
+    given = re.findall(rf'"{package}>=([\d.]+)', (ROOT / "pyproject.toml").read_text())
+    tested = re.findall(rf"^{package}==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert given and tested and all(Version(each) >= Version(FIXED[package]) for each in given + tested)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from sb3_pvp.algorithms.hyperparameters import NAMES_IN_TEXTS
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.presets import with_nested
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
+from sb3_pvp.envs.fights import Fights
 from sb3_pvp.policies import AutoregressivePolicy
+from tests.disks import files_below
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "-n", "64", "--verbose", "0"]
 CALLBACKS = "sb3_pvp.callbacks."
@@ -204,6 +208,26 @@ def test_what_shows_at_the_start_of_training_is_one_line(
     assert raised.value.code == 2
     assert line.startswith("train: error: ") and message in line
     assert not (tmp_path / "maskable_ppo/NhEnv_1/interrupted_model.zip").exists(), "nothing was learned"
+
+
+def test_a_full_disk_is_one_line_and_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, step = tmp_path / "maskable_ppo/NhEnv_1", Fights.step
+    options = [*NH, "-n", "192", "--eval-freq", "-1", "-f", str(tmp_path), "--resume", "-params", *TINY]
+    with ExitStack() as disk, monkeypatch.context() as patch, pytest.raises(SystemExit) as raised:
+
+        def fill(fights: Fights, actions: Any) -> None:
+            if (run / "checkpoints/main_64_steps.zip").exists():
+                disk.enter_context(files_below(20_000))
+            step(fights, actions)
+
+        patch.setattr(Fights, "step", fill)
+        zoo.train(options)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert raised.value.code == 1 and line.startswith("train: error: [Errno ") and ".zip'" in line and "room" in line
+    zoo.train(options)
+    assert PvpPPO.load(run / "NhEnv.zip").num_timesteps == 192 and not run.with_name("NhEnv_2").exists()
 
 
 def test_what_shows_later_and_mistakes_in_programs_keep_their_tracebacks(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from sb3_pvp.algorithms.actors.fleet import (
     RolloutRequest,
     part_of,
 )
+from sb3_pvp.common.atomic_files import own_prefix, sweep
 from sb3_pvp.common.stop_signals import without_hangup
 from sb3_pvp.common.waiting import MAX_SILENCE
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
@@ -131,6 +133,7 @@ def _close(pools: Sequence[WorkerPool], memory: SharedMemory) -> None:
 
 def _allocated(layout: Layout) -> SharedMemory:
     """Returns a block of shared memory for arrays; raises `ValueError` if there is not enough."""
+    sweep(_SHM)
     size = sum(_padded(*each) for each in layout.values())
     free = shutil.disk_usage(_SHM).free if _SHM.is_dir() else size
     if size > free:
@@ -139,7 +142,7 @@ def _allocated(layout: Layout) -> SharedMemory:
             "make it larger (docker run --shm-size), or use fewer n_steps or n_envs"
         )
     with without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
-        return SharedMemory(create=True, size=size)
+        return SharedMemory(f"{own_prefix()}{secrets.token_hex(2)}", create=True, size=size)
 
 
 def _attached(name: str) -> SharedMemory:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.actors.fleet import Actor, Arrays, EnvCall, Layout, Report, RolloutRequest
+from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.policies.files import model_files
 from sb3_pvp.policies.files.shipped import find_model
 
@@ -92,7 +92,7 @@ class FetchedFiles:
     """The model files that an actor on another node has fetched, in a folder that goes away with it."""
 
     def __init__(self, files: Any) -> None:
-        self._files, self._root = files, tempfile.TemporaryDirectory(prefix="sb3_pvp_")
+        self._files, self._root = files, temporary_folder()
         self._known: dict[str, Path] = {}
 
     def forget(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -99,10 +100,12 @@ class League:
                 )
             match_maker.set_state(stored.match_maker)
         self.match_maker = match_maker
+        is_new = not (self.folder / SETTINGS).exists()
         self.log = MatchLog(self.folder / MATCHES)  # makes the folder
-        (self.folder / PLAYERS).mkdir(exist_ok=True)
         self._ratings: Ratings | None = None
-        if not (self.folder / SETTINGS).exists() or self.anchors != stored.anchors:
+        if is_new:
+            (self.folder / PLAYERS).mkdir(exist_ok=True)
+        if is_new or self.anchors != stored.anchors:
             self._change_settings(lambda stored: {"anchors": self.anchors})
 
     @classmethod
@@ -240,13 +243,14 @@ class League:
             raise ValueError(f"{path} is not a league of this version of sb3_pvp: {reason}") from error
 
     def _stored_ratings(self) -> Ratings | None:
-        """Returns the ratings in the folder; ``None`` unless they can be read, of this log and with these anchors."""
+        """Returns the ratings that begin with those in the folder; ``None`` if these are damaged or of another log."""
         ratings = Ratings(self.anchors)
-        try:
+        with suppress(Exception):  # the file is only a cache, and what is wrong with the log shows without it
             ratings.set_state(orjson.loads((self.folder / RATINGS).read_bytes()))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return None  # no error: the file is only a cache
-        return ratings if ratings.is_prefix_of(self.log) else None
+            if ratings.is_prefix_of(self.log):
+                ratings.update(self.log)
+                return ratings
+        return None
 
 
 def league_of(model: Path) -> Path | None:

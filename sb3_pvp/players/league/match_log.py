@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +39,7 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_PARTS = sorted(" ".join(sql.split()) for sql in _SCHEMA if sql.startswith("CREATE"))
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ class MatchRecord:
             raise ValueError(f"a match needs two different players, got {self.player_a} twice")
         if self.seed is not None and not 0 <= self.seed < 2**63:  # SQLite's integers are signed
             raise ValueError(f"the seed of a match must be at least 0 and below 2**63, got {self.seed}")
-        if not self.key:
-            raise ValueError("a match needs a unique key, got an empty one")
+        if not isinstance(self.key, str) or not self.key:
+            raise ValueError(f"a match needs a unique text as its key, got {self.key!r}")
 
     @classmethod
     def of(
@@ -85,12 +88,15 @@ class MatchLog:
     """An append-only log of matches, shared by any number of threads and processes; can be pickled.
 
     The file is created if missing. If a process is killed while it appends, either all records of that call are in the
-    file or none. Raises `ValueError` if it is no match log of this version, `OSError` if it cannot be read or written.
+    file or none. What this process may not write can be read. Raises `ValueError` if it is no match log of this
+    version, `OSError` if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self._mode = Path(path), ""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_file():
+            self._mode = self._readable_mode()
         with self._connection() as connection:
             if not self._is_log(connection):
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -151,29 +157,48 @@ class MatchLog:
         with self._connection() as connection:
             return int(connection.execute("SELECT COALESCE(MAX(number), 0) FROM matches").fetchone()[0])
 
+    def _readable_mode(self) -> str:
+        """Returns how SQLite can read the file: it makes others beside it, except where it need not expect changes."""
+        try:
+            with self._connection() as connection:
+                connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        except OSError:
+            unmerged = Path(f"{self.path}-wal")  # what was appended last, if its process was killed
+            if unmerged.is_file() and unmerged.stat().st_size:
+                raise
+            return "?immutable=1"
+        return ""
+
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Opens the file; one connection per use, since SQLite's must not cross threads, forks or pickles."""
         try:
             # Wait up to a minute for other writers. isolation_level=None: we begin transactions ourselves.
-            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+            address = f"{self.path.absolute().as_uri()}{self._mode}"
+            with closing(sqlite3.connect(address, timeout=60, isolation_level=None, uri=True)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, survives a power failure only if FULL
                 yield connection
         except sqlite3.OperationalError as error:  # before its base class DatabaseError
+            if "disk is full" in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
             raise OSError(f"cannot use the match log {self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is not a match log: {error}") from error
 
     def _is_log(self, connection: sqlite3.Connection) -> bool:
         """Returns true for a match log, false for an empty file; raises `ValueError` for any other file."""
-        queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
-        kind, version, tables = (connection.execute(query).fetchone()[0] for query in queries)
-        if (kind, version, tables) == (0, 0, 0):
+        queries = ("PRAGMA application_id", "PRAGMA user_version")
+        kind, version = (connection.execute(query).fetchone()[0] for query in queries)
+        parts = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 9").fetchall()
+        if (kind, version, parts) == (0, 0, []):
             return False
         if kind != APPLICATION_ID:
             raise ValueError(f"{self.path} is an SQLite file, but not a match log: choose another file for the log")
         if version != SCHEMA_VERSION:
             raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
+        # A view in place of the table might have no end, and a trigger might do anything.
+        if sorted(" ".join(str(sql).split()) for (sql,) in parts) != _PARTS:
+            raise ValueError(f"{self.path} is not a match log of sb3_pvp: it has other tables, views or triggers")
         return True
 
 

@@ -33,8 +33,8 @@ class Player:
         if not _NAME.fullmatch(self.name) or _CHECKPOINT.fullmatch(self.name):
             allowed = "letters, digits and _ . + - (such as main or main-exploiter-0), without a step"
             raise ValueError(f"a player's name must be {allowed}; got {self.name!r}")
-        if self.step is not None and self.step < 0:
-            raise ValueError(f"a player's step must not be negative, got {self.step}")
+        if self.step is not None and not 0 <= self.step < 2**63:
+            raise ValueError(f"a player's step must be at least 0 and below 2**63, got {self.step}")
 
     @staticmethod
     @lru_cache(maxsize=10_000)

@@ -6,9 +6,10 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from openskill.models import PlackettLuce
+from pydantic import BaseModel, Field
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
@@ -123,6 +124,21 @@ class OpenSkill(_OnlineRatings[Skill]):
                 self.ratings[player] = Skill(rating.mu, rating.sigma)
 
 
+_Number = Annotated[int, Field(ge=0, lt=2**53)]
+_Figure = Annotated[float, Field(ge=-1e6, le=1e6)]
+
+
+class _State(BaseModel):
+    """What `Ratings.set_state` reads."""
+
+    position: _Number
+    broken: _Number
+    last_key: str | None
+    elo: dict[str, _Figure]
+    open_skill: dict[str, tuple[_Figure, _Figure]]
+    payoff: list[tuple[str, str, _Number, _Number, _Number]]
+
+
 class Ratings:
     """Elo, OpenSkill and the payoff of a match log, updated incrementally.
 
@@ -163,14 +179,14 @@ class Ratings:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restores `get_state`; raises `ValueError`, and changes nothing, if anchors or settings differ."""
+        """Restores `get_state`; raises `ValueError` if it is damaged, or if anchors or settings differ."""
         check_identity(state, self.identity)
-        self.position, self.broken, self.last_key = state["position"], state["broken"], state["last_key"]
-        self.elo.ratings = {Player.parse(name): float(rating) for name, rating in state["elo"].items()}
-        skills = state["open_skill"].items()
-        self.open_skill.ratings = {Player.parse(name): Skill(*map(float, skill)) for name, skill in skills}
+        kept = _State.model_validate(state)
+        self.position, self.broken, self.last_key = kept.position, kept.broken, kept.last_key
+        self.elo.ratings = {Player.parse(name): rating for name, rating in kept.elo.items()}
+        self.open_skill.ratings = {Player.parse(name): Skill(*skill) for name, skill in kept.open_skill.items()}
         self.payoff = Payoff()
-        for a, b, *counts in state["payoff"]:
+        for a, b, *counts in kept.payoff:
             self.payoff.add(Player.parse(a), Player.parse(b), Counts(*counts))
 
     @property

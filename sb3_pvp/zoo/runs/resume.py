@@ -42,10 +42,12 @@ NEWEST = "newest"
 INITIAL_MODEL = "initial_model.zip"
 #: The file in the run folder that is locked while a process trains there.
 LOCK = ".running"
-#: The file in the run folder that is there after the last step, until all has ended that callbacks then wait for.
+#: The file in the run folder that is there after the last step, until the model is saved and all has ended that
+#: callbacks then wait for.
 UNFINISHED = ".unfinished"
 #: Reasons that an error lists for not resuming runs; a log folder may have hundreds of them.
 _MAX_REASONS = 5
+_IN_USE = "another process is training in {}: stop it first"
 
 _CHECKPOINT = re.compile(r"(?:main|rl_model)_(\d+)_steps")
 #: Beginning of the keys with which `LeagueCallback` records the matches of a rollout.
@@ -77,7 +79,7 @@ def choose_run(
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
     A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
-    the same initial model (given by its path) and less than ``n_timesteps`` own steps, or is `UNFINISHED`, and is not
+    the same initial model (given by its path) and less than ``n_timesteps`` own steps, or if it is not over, and is not
     being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
     environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
     """
@@ -131,6 +133,11 @@ def is_whole(path: Path) -> bool:
         return False
 
 
+def is_over(folder: Path, env_name: str, steps: int) -> bool:
+    """Whether nothing is left to do for a run that was trained for so many steps: it may be killed before its end."""
+    return not (folder / UNFINISHED).is_file() and readable_steps(folder / f"{env_name}.zip") >= steps
+
+
 def warn_if_inexact(run: StoppedRun) -> None:
     """Warns if the run cannot be resumed exactly."""
     if not weights.has_training_state(run.checkpoint):
@@ -162,9 +169,21 @@ def running(folder: Path) -> Iterator[None]:
     try:
         lock = FileLock(folder / LOCK, timeout=0).acquire()
     except Timeout:
-        raise ResumeError(f"another process is training in {folder}: stop it first") from None
+        raise ResumeError(_IN_USE.format(folder)) from None
     with lock:
         yield
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process is training in this run folder, which may be one that this process may only read."""
+    import fcntl  # Not on every system.
+
+    with suppress(OSError), (folder / LOCK).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # FileLock would open the file for writing
+        except BlockingIOError:
+            return True
+    return False
 
 
 def continue_counting(callbacks: list[BaseCallback], run: StoppedRun, n_envs: int) -> None:
@@ -271,9 +290,8 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
 def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
     """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
     saved = folder / env_name / "config.yml"
-    if saved.is_file():
-        with running(folder):  # raises if another process is training there
-            pass
+    if saved.is_file() and is_running(folder):
+        raise ResumeError(_IN_USE.format(folder))
     run = stopped_run(folder)
     if run is None:
         damaged = "".join(f" ({path} is damaged)" for path in checkpoints_in(folder).values())
@@ -286,7 +304,7 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
             f"start a new run from its model with -i {run.checkpoint}"
         )
-    if run.finished >= n_timesteps and not (folder / UNFINISHED).is_file():
+    if run.finished >= n_timesteps and is_over(folder, env_name, run.steps):
         raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")
     return run
 

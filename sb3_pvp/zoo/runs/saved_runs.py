@@ -18,12 +18,11 @@ from sb3_pvp.common.errors import Refusal, refusals
 from sb3_pvp.matches.curves import CONFIG, Run, read_curves
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
-    LOCK,
-    UNFINISHED,
     checkpoints_in,
+    is_over,
+    is_running,
     is_whole,
     readable_steps,
-    running,
     steps_of,
     stopped_run,
 )
@@ -97,15 +96,12 @@ def progress_of(run: Run) -> dict[str, Any]:
     n_timesteps = next((number for number in numbers if number > 0), None)
     # A model that continues another one does not start at 0.
     first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)
-    steps = max(first_step, readable_steps(run.folder / f"{env}.zip"), stopped.steps if stopped else 0) - first_step
-    is_finished = n_timesteps and steps >= n_timesteps and not (run.folder / UNFINISHED).is_file()
+    saved = stopped.steps if stopped else 0
+    steps = max(first_step, readable_steps(run.folder / f"{env}.zip"), saved) - first_step
+    is_finished = n_timesteps and steps >= n_timesteps and is_over(run.folder, env, saved)
     state = "finished" if is_finished else "resumable" if stopped else "stopped"
-    if (run.folder / LOCK).is_file():
-        try:
-            with running(run.folder):  # refused while the training holds the lock
-                pass
-        except Refusal:
-            state = "running"
+    if is_running(run.folder):
+        state = "running"
     evaluation = None
     for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
         with suppress(ValueError):

@@ -31,7 +31,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
 from sb3_pvp.algorithms.presets import hyperparams_in, is_ours, with_current_names, with_nested
-from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.atomic_files import temporary_folder, write_atomically
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
 from sb3_pvp.common.stop_signals import uninterrupted
@@ -137,7 +137,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             raise Refusal("a sweep cannot be combined with -i or --resume: it is resumed by its --storage")
         if getattr(self.args, "distribute", None) is not None:
             raise Refusal("a sweep on several machines is this command on each of them, without --distribute")
-        with tempfile.TemporaryDirectory(prefix="sb3_pvp_sweep_") as folder:
+        with temporary_folder() as folder:
             queue = self._queue(self.storage or f"{folder}/sweep.log", settings)
             stopped = self._run_processes(queue, settings, folder)
             if stopped and self.storage:
@@ -232,7 +232,7 @@ class SweepingManager(exp_manager.ExperimentManager):
             return number < n_evaluations and trial.should_prune()
 
         with contextlib.ExitStack() as stack:
-            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="sb3_pvp_trial_"))
+            temporary = stack.enter_context(temporary_folder())
             config = Path(self.optimization_log_path or temporary, f"trial_{trial.number}", "hyperparameters.yml")
             block = hyperparameters(trial.params, settings.space, settings.block, settings.n_timesteps)
             write_atomically(config, yaml.safe_dump({settings.env_id: block}))

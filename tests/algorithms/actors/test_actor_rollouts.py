@@ -1,6 +1,9 @@
 """Rollouts that actors play: the same as without them, whoever plays, and whatever is lost on the way."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecMonitor
 
 from sb3_pvp import PvpPPO
+from sb3_pvp.algorithms.actors import local_actors
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, _parts
 from sb3_pvp.algorithms.actors.fleet import compute_values, load_weights, packed_weights
 from sb3_pvp.algorithms.ppo.actor_choice import chosen_actors
 from sb3_pvp.callbacks import FightMetricsCallback, NoveltyRewardCallback
+from sb3_pvp.common.atomic_files import sweep
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 
@@ -442,3 +447,23 @@ def test_too_little_shared_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     del model.fleet_factory
     with pytest.raises(ValueError, match="shared memory.*--shm-size"):
         model.learn(ROLLOUT)
+
+
+KILLED = """
+import os, signal
+import numpy as np
+from sb3_pvp.algorithms.actors.local_actors import _allocated
+print(_allocated({"rewards": ((1000,), np.dtype(np.float32))}).name, flush=True)
+os.killpg(0, signal.SIGKILL)  # and also Python's watcher over shared memory
+"""
+
+
+@pytest.mark.skipif(not local_actors._SHM.is_dir(), reason="shared memory is no folder here")
+def test_shared_memory_of_killed_processes_is_freed() -> None:
+    command = [sys.executable, "-c", KILLED]
+    killed = subprocess.run(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    left = local_actors._SHM / killed.stdout.strip()
+    assert killed.returncode == -signal.SIGKILL and left.is_file()
+    sweep.cache_clear()
+    local_actors._allocated({"rewards": ((10,), np.dtype(np.float32))}).unlink()
+    assert not left.exists()

@@ -115,8 +115,13 @@ def test_ratings_are_kept_and_recomputed(tmp_path: Path) -> None:
         {"anchors": {"baseline": 1000.0}},
         {"position": 1},
         {"position": "x"},
+        {"position": {"a": 1}},
+        {"position": 10**30},
+        {"position": 1e308},
     ]
-    damages: list[dict[str, Any]] = [{"elo": []}, {"payoff": 3}, {"open_skill": None}]
+    damages: list[dict[str, Any]] = [{"elo": []}, {"payoff": 3}, {"open_skill": None}, {"broken": -1}]
+    damages += [{"elo": {"main@64": 1e300}}, {"elo": {"main@64": "high"}}, {"open_skill": {"main@64": [1e300, 1]}}]
+    damages += [{"payoff": [["main@64", "main@0", *counts]]} for counts in ("xyz", [1, 2], [1, 2, 10**30], [0, -1, 0])]
     changed = [json.dumps({**cache, **each}) for each in (*others, *damages)]
     del cache["elo"]
     for text in (*changed, "{", "{}", "[1]", json.dumps(cache)):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -7,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,6 +118,58 @@ def test_files_that_are_no_log_are_left_alone(tmp_path: Path) -> None:
         assert path.read_bytes() == before
     with pytest.raises(OSError, match="cannot use the match log"):
         MatchLog(tmp_path)
+
+
+ENDLESS = """CREATE VIEW matches AS WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more)
+    SELECT n AS number, 1 AS append_number, 'key' || n AS key, 'main' AS player_a, 'baseline' AS player_b,
+    'won' AS outcome, 0 AS seed, NULL AS build, 9 AS ticks, 1 AS counted, 0.0 AS finished_at FROM more"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["DROP TABLE matches", ENDLESS],
+        ["ALTER TABLE matches RENAME TO others", ENDLESS],
+        ["CREATE TRIGGER more AFTER INSERT ON matches BEGIN DELETE FROM matches; END"],
+        ["ALTER TABLE matches ADD COLUMN length AS (length(hex(zeroblob(1000000000))))"],
+    ],
+)
+def test_a_log_is_nothing_but_its_table(log: MatchLog, changes: list[str]) -> None:
+    with closing(sqlite3.connect(log.path)) as file, file:
+        for change in changes:
+            file.execute(change)
+    with pytest.raises(ValueError, match="is not a match log of sb3_pvp") as error:
+        MatchLog(log.path)
+    assert str(log.path) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("key", b"bytes"), ("player_a", f"main@{10**400}"), ("player_b", "a\nb"), ("seed", -1)]
+)
+def test_matches_that_cannot_be_are_one_line(log: MatchLog, column: str, value: object) -> None:
+    given = dict.fromkeys(MatchRecord.__dataclass_fields__, 0) | {"player_a": "a", "player_b": "b", "outcome": "won"}
+    given = {"append_number": 1, **given, "key": "k", column: value}
+    with closing(sqlite3.connect(log.path)) as file, file:
+        places = ", ".join("?" * len(given))
+        file.execute(f"INSERT INTO matches ({', '.join(given)}) VALUES ({places})", [*given.values()])
+    with pytest.raises(ValueError, match=column.removesuffix("_a").removesuffix("_b")) as error:
+        log.records()
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+def test_a_full_disk_is_an_error_that_names_the_log(log: MatchLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def connect_to_a_full_disk(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.execute("PRAGMA max_page_count = 8")
+        return connection
+
+    with monkeypatch.context() as patch, pytest.raises(OSError) as error:
+        patch.setattr(sqlite3, "connect", connect_to_a_full_disk)
+        log.append(numbered(*range(1000)))
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(log.path))
+    assert log.append(numbered(*range(1000))) == 1000
 
 
 def test_a_log_travels_to_other_processes(log: MatchLog) -> None:

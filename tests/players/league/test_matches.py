@@ -16,7 +16,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches import evaluation, rating
 from sb3_pvp.matches.evaluation import evaluate_model
-from sb3_pvp.matches.rating import ONE_SIDED, play_matches, rate
+from sb3_pvp.matches.rating import ONE_SIDED, Progress, play_matches, rate
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.games.osrs.remote.living_world import LivingWorld
@@ -57,8 +57,34 @@ def test_half_of_the_fights_in_either_seat_and_all_in_the_log(league: League) ->
     assert league.log.records(counted_only=False) == records
     assert len({record.key for record in records}) == 5
     assert all(record.ticks > 0 and record.build for record in records)
-    play_matches(league, {(ONE_FRAME, SCRIPTED): 5}, 0, SETTINGS)
-    assert len(league.log) == 10
+
+
+def test_the_same_fight_is_counted_once(league: League) -> None:
+    def fight(seed: int, settings: FightSettings = SETTINGS) -> int:
+        play_matches(league, {(NOOP, SCRIPTED): 4}, seed, settings)
+        return len(league.log)
+
+    assert [fight(0), fight(0), fight(2)] == [4, 4, 8]
+    longer = {"length": fight(0, FightSettings(max_episode_ticks=2001))}
+    other = {"start": fight(0, FightSettings(reset_params={"accountBuild": "MED"})), **longer}
+    assert other == {"length": 12, "start": 16}
+
+
+def test_a_rating_that_was_killed_goes_on_with_the_fights_that_it_would_have_played(
+    league: League, tmp_path: Path
+) -> None:
+    def begin(league: League) -> Iterator[Progress]:
+        return rate(league, [SCRIPTED, BOT], 1, SETTINGS, fights_per_round=16, max_fights=64)
+
+    whole = League(tmp_path / "whole")
+    assert [each.num_fights for each in begin(whole)] == [0, 16, 32, 48, 64]
+    for _, state in zip(range(3), begin(league), strict=False):  # and then no more of it
+        played = state.num_fights
+    assert played == len(league.log) == 32
+    for _ in zip(range(3), begin(league), strict=False):
+        pass
+    assert comparable(league.log.records()) == comparable(whole.log.records())
+    assert [each.seed for each in whole.log.records()] == [*range(64)]
 
 
 @pytest.mark.parametrize("pair", [(BOT, SCRIPTED), (SCRIPTED, BOT)])
@@ -174,10 +200,9 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
 def test_fights_in_several_processes_are_the_same(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = {(NOOP, SCRIPTED): 3, (SCRIPTED, BOT): 4, (TWO_FRAMES, ONE_FRAME): 8}
     short = FightSettings(max_episode_ticks=100)
-    alone = play_matches(league, schedule, 7, short)
     divided = play_matches(league, schedule, 7, short, jobs=2)
-    assert comparable(divided) == comparable(alone)
-    assert league.log.records(counted_only=False) == alone + divided, "logged in the order of the schedule"
+    assert comparable(divided) == comparable(play_matches(league, schedule, 7, short))
+    assert league.log.records(counted_only=False) == divided, "logged in the order of the schedule, and once"
     # A worker that dies after some fights: they arrive twice, and count once. Interrupted: what was over is kept.
     stream = WorkerPool.stream
 
@@ -188,8 +213,8 @@ def test_fights_in_several_processes_are_the_same(league: League, monkeypatch: p
 
     monkeypatch.setattr(WorkerPool, "stream", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        play_matches(league, {(SCRIPTED, BOT): 12}, 0, short, jobs=2)
-    assert len(league.log) == 2 * 15 + 9
+        play_matches(league, {(SCRIPTED, BOT): 12}, 100, short, jobs=2)
+    assert len(league.log) == 15 + 9
 
 
 def test_processes_are_started_for_many_fights_only(monkeypatch: pytest.MonkeyPatch) -> None:

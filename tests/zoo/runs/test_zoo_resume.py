@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,9 +21,19 @@ import pytest
 
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.cli import main
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.players.league import League
-from sb3_pvp.zoo.runs.resume import NEWEST, ResumeError, choose_run, is_whole, running, stopped_run, warn_if_inexact
+from sb3_pvp.zoo.runs.resume import (
+    NEWEST,
+    ResumeError,
+    choose_run,
+    is_over,
+    is_whole,
+    running,
+    stopped_run,
+    warn_if_inexact,
+)
 from tests.paths import DATA, ROOT
 
 ROLLOUT = 20 * 16
@@ -258,6 +269,38 @@ def test_trainings_that_start_together_have_a_folder_each(tmp_path: Path, monkey
     for _ in range(2):
         zoo.train([*SMALL[:-6], "-f", str(tmp_path), "-n", str(ROLLOUT), *SMALL[-5:]])
     assert all((run_in(tmp_path, number) / "NhEnv.zip").is_file() for number in (1, 2))
+
+
+def test_a_run_that_was_killed_before_its_model_was_saved_ends_when_it_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def state() -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main(["runs", str(tmp_path / "logs"), "--json"])
+        return str(json.loads(capsys.readouterr().out)["runs"][0]["state"])
+
+    run = train(tmp_path / "logs", 2)
+    whole = Path(shutil.copytree(run, tmp_path / "whole"))
+    shutil.copyfile(run / "initial_model.zip", run / "NhEnv.zip")
+    assert state() == "resumable", "its model is older than the last checkpoint"
+    (run / "NhEnv.zip").unlink()
+    assert state() == "resumable"
+    assert train(tmp_path / "logs", 2) == run and state() == "finished"
+    assert_same([whole, run])
+
+
+def test_a_run_is_not_over_while_its_model_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, over = PvpPPO.save, list[bool]()
+
+    def look(model: PvpPPO, path: Any, *arguments: Any, **keywords: Any) -> None:
+        save(model, path, *arguments, **keywords)
+        if Path(path).name == "NhEnv":  # which may be killed now
+            over.append(is_over(run_in(tmp_path), "NhEnv", 2 * ROLLOUT))
+
+    monkeypatch.setattr(PvpPPO, "save", look)
+    run = train(tmp_path, 2)
+    assert over == [False, True] and is_over(run, "NhEnv", 2 * ROLLOUT)  # rl-zoo3 saves the model again
 
 
 @pytest.mark.slow
