@@ -1,10 +1,11 @@
-"""Errors in one line: refusals that commands report, what pydantic found, and the nearest of known names."""
+"""Errors in one line: refusals that commands report, what pydantic found, the nearest of known names, and values."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import re
+import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,19 @@ def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
     except refused as error:
         text = first_error(error) if isinstance(error, ValidationError) else str(error)
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error
+
+
+#: Looks only so deep and so far into a value.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 80, 80
+
+
+def shown(value: object) -> str:
+    """Returns what somebody else has sent, in at most 60 characters.
+
+    Not by ``repr``: it fails for lists 1,000 deep, and a few lines of YAML that refer to each other take it for ever.
+    """
+    return _SHORT.repr(value)[:60]
 
 
 T = TypeVar("T")
@@ -148,7 +162,7 @@ def first_error(error: ValidationError, top: str = "the top level", skip: int = 
         return f"{place} lacks {last!r}"
     if first["type"] in UNKNOWN_FIELD:
         return f"{place} has an unknown field {last!r}{did_you_mean(last, _names(of, parents))}"
-    return f"{name} {first['msg'].replace('Input should', 'should')}, got {first['input']!r:.60}"
+    return f"{name} {first['msg'].replace('Input should', 'should')}, got {shown(first['input'])}"
 
 
 def _place(path: Sequence[int | str]) -> str:

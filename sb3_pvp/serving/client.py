@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 
 #: A reply with probabilities and extensions is much shorter; more is no reply.
 _MAX_REPLY = 1 << 20
+_NO_REPLY = "the server closed the connection without a reply"
 
 
 class PredictionError(RuntimeError):
@@ -110,11 +112,12 @@ class Client:
     Args:
         host: address of the server.
         port: port of the server.
-        timeout: seconds to wait for a connection and for each reply.
+        timeout: seconds for a whole request: connection and reply, however slowly it comes.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 9999, timeout: float = 10.0) -> None:
         self._address, self._timeout = (host, port), timeout
+        self._deadline = 0.0  # of the present request, in seconds of `time.monotonic`
         self._socket: socket.socket | None = None
 
     def predict(
@@ -128,20 +131,22 @@ class Client:
             OSError: if there is no connection.
         """
         line = request_line(model, obs, action_masks, *args, **kwargs)
+        self._deadline = time.monotonic() + self._timeout
         try:
             if self._socket is not None:
                 with contextlib.suppress(ConnectionError):
                     return read_reply(self._exchange(line))
                 self.close()
             return read_reply(self._exchange(line))
-        except OSError:
+        except OSError as error:
             self.close()  # a late reply would be taken for that to the next request
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no reply within {self._timeout:g} seconds") from error
             raise
 
     def close(self) -> None:
         """Closes the connection."""
         if self._socket is not None:
-            self._stream.close()
             self._socket.close()
         self._socket = None
 
@@ -153,11 +158,22 @@ class Client:
 
     def _exchange(self, line: bytes) -> bytes:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, self._timeout)
+            self._socket = socket.create_connection(self._address, self._left())
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._stream = self._socket.makefile("rb")
+        self._socket.settimeout(self._left())
         self._socket.sendall(line)
-        return _complete(self._stream.readline(_MAX_REPLY))
+        reply = part = b""
+        while b"\n" not in part and len(reply) < _MAX_REPLY:
+            self._socket.settimeout(self._left())  # the system's is for each part
+            if not (part := self._socket.recv(1 << 16)):
+                raise ConnectionError(_NO_REPLY)
+            reply += part
+        return reply
+
+    def _left(self) -> float:
+        if (left := self._deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        return left
 
 
 class AsyncClient:
@@ -178,11 +194,7 @@ class AsyncClient:
         line = request_line(model, obs, action_masks, *args, **kwargs)
         async with self._turn:
             try:
-                if self._streams is not None:
-                    with contextlib.suppress(ConnectionError):
-                        return read_reply(await self._exchange(line))
-                    self.close()
-                return read_reply(await self._exchange(line))
+                return await asyncio.wait_for(self._ask(line), self._timeout)
             except (OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
                 self.close()
                 if isinstance(error, asyncio.TimeoutError):  # before Python 3.11 another class
@@ -201,16 +213,21 @@ class AsyncClient:
     async def __aexit__(self, *exception: object) -> None:
         self.close()
 
+    async def _ask(self, line: bytes) -> Prediction:
+        if self._streams is not None:
+            with contextlib.suppress(ConnectionError):
+                return read_reply(await self._exchange(line))
+            self.close()
+        return read_reply(await self._exchange(line))
+
     async def _exchange(self, line: bytes) -> bytes:
         if self._streams is None:
-            opening = asyncio.open_connection(*self._address, limit=_MAX_REPLY)
-            self._streams = await asyncio.wait_for(opening, self._timeout)
+            self._streams = await asyncio.open_connection(*self._address, limit=_MAX_REPLY)
         reader, writer = self._streams
         writer.write(line)
-        return _complete(await asyncio.wait_for(reader.readline(), self._timeout))
-
-
-def _complete(line: bytes) -> bytes:
-    if not line.endswith(b"\n"):
-        raise ConnectionError("the server closed the connection without a reply")
-    return line
+        try:
+            return await reader.readuntil()
+        except asyncio.IncompleteReadError:
+            raise ConnectionError(_NO_REPLY) from None
+        except asyncio.LimitOverrunError:
+            return await reader.read(_MAX_REPLY)  # no reply, and said to be none

@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._following: Request | None = None  # the next one may depend on the state that this one leaves
         self._has_ended = False  # no more requests: the client or the server said so
         self._is_paused = False
-        self._timer: asyncio.TimerHandle | None = None  # until the rate allows the next request
+        self._timer: asyncio.Handle | None = None  # until the next line may be handled
         self._allowance = self._burst = max(1.0, self._limits.max_rate)
         self._last = time.perf_counter()
 
@@ -145,14 +145,23 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def advance(self) -> None:
-        """Handles lines and writes replies, until it has to wait for something."""
+        """Handles lines and writes replies, until it has to wait for something.
+
+        Whatever fails ends this connection only: the caller may be about to tell others of their replies.
+        """
+        try:
+            self._advance()
+        except Exception:
+            logger.exception("a connection is closed, because its next line or reply cannot be handled")
+            self._lines.clear()
+            self.abort()
+
+    def _advance(self) -> None:
         lines, unanswered = self._lines, self._unanswered
         if unanswered and unanswered[0].reply is not None:
             self._write()
         while lines and not self._must_wait():
             self._handle(lines.popleft())
-            if len(unanswered) == MAX_UNANSWERED:  # errors have their replies already
-                self._write()
         if unanswered and unanswered[0].reply is not None:
             self._write()
         transport = self._transport
@@ -236,6 +245,8 @@ class Connection(asyncio.BufferedProtocol):
             logger.debug("bad request: %s", error)  # not a warning: any client could fill the log
             self._server.figures.bad_requests += 1
             self._unanswered.append(Request(reply=b"" if self._server.is_strict else error_line(str(error))))
+            # Errors wait for nothing, so a flood of them would leave no time for other connections: one per turn.
+            self._timer = asyncio.get_running_loop().call_soon(self._go_on)
             return
         request.tell, request.received = self.advance, self._last
         if fighter.form.is_stateful:

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sb3_pvp.common.errors import did_you_mean
+from sb3_pvp.common.errors import did_you_mean, shown
 from sb3_pvp.serving.fighters import Answers, Batch, FighterSource, Form, OpenFighter
 
 _REQUIRED = ("model", "obs", "actionMasks")
@@ -97,11 +97,11 @@ def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> tuple[Se
     if len(given) > len(_REQUIRED) + ("deterministic" in given):
         is_start = given.get(_EPISODE_START, False)
         if type(is_start) is not bool:
-            raise RequestError(f"{_EPISODE_START} must be a bool, got {_shown(is_start)}")
+            raise RequestError(f"{_EPISODE_START} must be a bool, got {shown(is_start)}")
         wants = _wants(given)
         extensions = given.get("extensions", [])
         if type(extensions) is not list:
-            raise RequestError(f"extensions must be a list of strings, got {_shown(extensions)}")
+            raise RequestError(f"extensions must be a list of strings, got {shown(extensions)}")
         if wants or extensions:
             _check_extras(wants, extensions, privileged, form)
     return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start)
@@ -109,7 +109,7 @@ def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> tuple[Se
 
 def _unknown_model(name: object, fighters: Mapping[str, ServedFighter]) -> RequestError:
     if type(name) is not str:
-        return RequestError(f"model must be a string, got {_shown(name)}")
+        return RequestError(f"model must be a string, got {shown(name)}")
     known = ", ".join(sorted(fighters)[:20])
     return RequestError(f"unknown model {name[:60]!r}{did_you_mean(name[:60], fighters)}. Known: {known}")
 
@@ -158,7 +158,7 @@ def _masks(masks: Any, form: Form) -> bytes:
 def _check_flags_of_heads(greedy: Any, form: Form) -> None:
     if type(greedy) is not list or len(greedy) != len(form.sizes) or {*map(type, greedy)} != {bool}:
         number = len(form.sizes)
-        raise RequestError(f"deterministic must be a bool, or a list of {number} bools, got {_shown(greedy)}")
+        raise RequestError(f"deterministic must be a bool, or a list of {number} bools, got {shown(greedy)}")
 
 
 def _wants(given: Mapping[str, Any]) -> Sequence[bool]:
@@ -167,7 +167,7 @@ def _wants(given: Mapping[str, Any]) -> Sequence[bool]:
     wants = [get(name, False) for name in _DETAILS]
     for index, flag in enumerate(wants):
         if flag is not False and flag is not True:
-            raise RequestError(f"{_DETAILS[index]} must be a bool, got {_shown(flag)}")
+            raise RequestError(f"{_DETAILS[index]} must be a bool, got {shown(flag)}")
     return wants if True in wants else ()
 
 
@@ -176,7 +176,7 @@ def _check_extras(wants: Sequence[bool], extensions: Sequence[Any], privileged: 
         raise RequestError("this fighter only has actions: leave out return* and extensions")
     for name in extensions:
         if name not in EXTENSIONS:
-            raise RequestError(f"unknown extension {_shown(name)}. Known: {', '.join(EXTENSIONS)}")
+            raise RequestError(f"unknown extension {shown(name)}. Known: {', '.join(EXTENSIONS)}")
         if not form.predicts_outcome:
             raise RequestError(f"the model has no outcome predictor, so no extension {name!r}")
     if len(extensions) > len(EXTENSIONS):
@@ -191,10 +191,6 @@ def _check_extras(wants: Sequence[bool], extensions: Sequence[Any], privileged: 
 def _widths(form: Form) -> str:
     own, more = form.num_features, form.num_privileged
     return f"{own} or {own + more}" if more else str(own)
-
-
-def _shown(value: object) -> str:
-    return f"{value!r:.60}"
 
 
 def make_batch(requests: Sequence[Request], form: Form, rng: np.random.Generator) -> Batch:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 #: Inode, time of the last change and size: one of them differs in any new version of a file.
 _Version = tuple[int, int, int]
+_TRY_AGAIN: _Version = (-1, -1, -1)  # of no file
 
 
 class ModelFolder:
@@ -59,19 +60,21 @@ class ModelFolder:
         """Looks for new, changed and removed files; returns all fighters by name, ``None`` if nothing has changed.
 
         May run in another thread. A file that cannot be loaded is logged once, and its old version stays. Files are
-        loaded from copies, because a file may be replaced at any moment.
+        loaded from copies, because a file may be replaced at any moment. What the system refuses, such as a copy on a
+        full disk, is tried again at each look.
         """
         found = self._find()
         changed = {path: version for path, version in found.items() if self._versions.get(path) != version}
         gone = self._models.keys() - {path.stem for path in found}
         self._versions = found
         for path in self._retired:  # at least one interval ago; no worker opens them any more
-            path.unlink(missing_ok=True)
+            shutil.rmtree(path.parent, ignore_errors=True)
         self._retired = []
         for name in gone:
             logger.info("%s: removed", name)
             self._retire(self._models.pop(name))
-        self.errors = {name: text for name, text in self.errors.items() if name in {path.name for path in found}}
+        names = {_printable(path.name) for path in found}
+        self.errors = {name: text for name, text in self.errors.items() if name in names}
         has_new = [self._load(path) for path in changed]
         return self.scripts | self._models if gone or any(has_new) else None
 
@@ -100,18 +103,25 @@ class ModelFolder:
     def _load(self, path: Path) -> bool:
         """Loads one file; returns whether it can be served."""
         copy = Path(self._copies.name) / str(next(self._numbers)) / path.name
-        copy.parent.mkdir()
+        name = _printable(path.name)
         try:
+            if name != path.name:  # no reply could list it
+                raise ValueError("its name is not UTF-8; rename it")
+            copy.parent.mkdir()
             shutil.copyfile(path, copy)
             made = self._serve(path.stem, replace(self._template, path=copy))
         except Exception as error:  # whatever is in a file, the server continues
-            copy.unlink(missing_ok=True)
-            text = " ".join(str(error).replace(str(copy), str(path)).split()) or type(error).__name__
-            self.errors[path.name] = text
-            stays = ", so its old version stays" if path.stem in self._models else ""
-            logger.warning("%s cannot be served%s: %s", path.name, stays, text)
+            shutil.rmtree(copy.parent, ignore_errors=True)
+            text = str(error).replace(str(copy), str(path)).replace(str(copy.parent), self._copies.name)
+            text = _printable(" ".join(text.split()) or type(error).__name__)
+            if isinstance(error, OSError):
+                self._versions[path] = _TRY_AGAIN
+            if self.errors.get(name) != text or not isinstance(error, OSError):
+                stays = ", so its old version stays" if path.stem in self._models else ""
+                logger.warning("%s cannot be served%s: %s", name, stays, text)
+            self.errors[name] = text
             return False
-        self.errors.pop(path.name, None)
+        self.errors.pop(name, None)
         if path.stem in self._models:
             self._retire(self._models[path.stem])
         self._models[path.stem] = made
@@ -128,6 +138,11 @@ class ModelFolder:
     def _retire(self, old: ServedFighter) -> None:
         if isinstance(old.source, ModelSource):
             self._retired.append(old.source.path)
+
+
+def _printable(text: str) -> str:
+    """Returns a text with the names of files as it can be sent, whatever bytes are in them."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 DEFAULT_PORT = 9999
@@ -167,14 +182,15 @@ class Server:
     metrics_port: int | None = None  #: Of ``/health`` and ``/metrics``.
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.settings, self.limits, self.is_strict = settings, settings.limits, settings.is_strict
+        self.settings, self.is_strict = settings, settings.is_strict
+        self.limits = replace(settings.limits, max_connections=most_connections(settings.limits.max_connections))
         self.figures = ServerFigures()
         self.fighters: Mapping[str, ServedFighter] = {}  #: Those served at this moment, by name.
         # Where all connections receive: a new one per read would take as long as the rest of the event loop.
         self.buffer = memoryview(bytearray(1 << 16))
         self._connections: set[Connection] = set()
         self._start, self._is_stopping = time.monotonic(), False
-        self._closing = ExitStack()
+        self._closing = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Server:
@@ -195,10 +211,10 @@ class Server:
             await self._refresh()
             if settings.metrics_port is not None:
                 given = settings.host, settings.metrics_port, self.figures, self.health
-                self.metrics_port, self.batcher.count = self._closing.enter_context(metrics_server(*given))
+                self.metrics_port, self.batcher.count = await self._closing.enter_async_context(metrics_server(*given))
             await start_accepting(self._listener)
         except BaseException:
-            self._closing.close()
+            await self._closing.aclose()
             raise
         if settings.reload_interval:
             self._tasks.append(loop.create_task(self._watch_folder()))
@@ -223,11 +239,11 @@ class Server:
         for connection in [*self._connections]:
             connection.abort()
         await self.batcher.drain()
-        self._closing.close()
+        await self._closing.aclose()
 
     def add(self, connection: Connection) -> bool:
         """Adds a connection, unless there are as many as allowed."""
-        if len(self._connections) >= most_connections(self.limits.max_connections):
+        if len(self._connections) >= self.limits.max_connections:
             self.figures.turned_away += 1
             return False
         self._connections.add(connection)
@@ -262,7 +278,7 @@ class Server:
             await asyncio.sleep(self.settings.reload_interval)
             try:
                 await self._refresh()
-            except Exception:  # such as a full disk; the present models stay
+            except Exception:  # the present models stay
                 logger.exception("the folder of models could not be looked through")
 
     async def _close_idle(self) -> None:

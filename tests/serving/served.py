@@ -33,6 +33,22 @@ class RunningServer:
     def port(self) -> int:
         return self.server.port
 
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """The event loop does nothing meanwhile, so that all that is sent to it arrives at once."""
+        has_begun, may_go_on = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            has_begun.set()
+            may_go_on.wait(30)
+
+        self._loop.call_soon_threadsafe(wait)
+        assert has_begun.wait(30)
+        try:
+            yield
+        finally:
+            may_go_on.set()
+
     def stop(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)

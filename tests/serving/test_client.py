@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -143,6 +145,58 @@ def test_silent_servers_are_given_up() -> None:
         assert client._socket is None  # a late reply would be taken for the next one
         with pytest.raises(TimeoutError):
             asyncio.run(AsyncClient(port=port, timeout=0.1).predict("hand", [1, 0], MASKS))
+
+
+@contextmanager
+def trickling() -> Iterator[int]:
+    """A server that sends to each connection a byte every 20 ms, of a reply that never ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def trickle(to: socket.socket) -> None:
+            with to, contextlib.suppress(OSError):
+                while True:
+                    to.sendall(b" ")
+                    time.sleep(0.02)
+
+        def run() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=trickle, args=[listener.accept()[0]], daemon=True).start()
+
+        threading.Thread(target=run, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def ask(port: int, timeout: float) -> Prediction:
+    with Client(port=port, timeout=timeout) as client:
+        return client.predict("hand", [1, 0], MASKS)
+
+
+def ask_async(port: int, timeout: float) -> Prediction:
+    async def main() -> Prediction:
+        async with AsyncClient(port=port, timeout=timeout) as client:
+            return await asyncio.wait_for(client.predict("hand", [1, 0], MASKS), 30)
+
+    return asyncio.run(main())
+
+
+EITHER = pytest.mark.parametrize("ask", [ask, ask_async])
+
+
+@EITHER
+def test_the_timeout_is_for_the_whole_reply(ask: Callable[[int, float], Prediction]) -> None:
+    with trickling() as port:
+        start = time.monotonic()
+        with pytest.raises(TimeoutError, match="no reply within 0.5 seconds"):
+            ask(port, 0.5)
+        assert 0.5 <= time.monotonic() - start < 10
+
+
+@EITHER
+def test_a_line_without_end_is_no_reply(ask: Callable[[int, float], Prediction]) -> None:
+    with answering(b"x" * (4 << 20)) as port, pytest.raises(ConnectionError, match="not a reply: b'xxx"):
+        ask(port, 30)
 
 
 def test_a_value_that_is_a_number_as_of_the_original() -> None:

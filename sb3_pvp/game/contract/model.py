@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import from_plain
-from sb3_pvp.common.errors import loadable, unknown_name
+from sb3_pvp.common.errors import loadable, shown, unknown_name
 from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, cells_of, check_shape
 from sb3_pvp.game.contract.rules import Booleans, DependencyTables, check_agents, compile_dependencies
 
@@ -324,7 +324,7 @@ def read_contract(path: str | Path) -> Contract:
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
         if not isinstance(data, dict):
-            raise ContractError(f"it must be an object, not {data!r:.60}")
+            raise ContractError(f"it must be an object, not {shown(data)}")
         if {name: data.pop(name, value) for name, value in _HEADER.items()} != _HEADER:
             raise ContractError("only version 1 of the format 'sb3_pvp.contract' can be read")
         if not data.keys() & {"observations", "shape"}:

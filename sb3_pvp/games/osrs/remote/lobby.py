@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from sb3_pvp.common.errors import shown
 from sb3_pvp.games.osrs.remote.agents import Fight, Reply, State, WireAgent
 from sb3_pvp.games.osrs.remote.messages import EMPTY_REPLY, WireRequest, body_object, body_reply, error_reply, text
 from sb3_pvp.games.osrs.remote.reset_request import ATTACKER, BASELINE, ResetRequest, parse_reset
@@ -70,7 +71,7 @@ class Lobby:
         except WireRequestError as error:
             reply(error_reply(error, self.has_independent_fights))
         except Exception as error:  # A client must never be able to end the server.
-            logger.exception("request failed: %s", request)
+            logger.exception("request failed: %s", shown(request))
             reply(error_reply(WireRequestError("RuntimeException", str(error))))
 
     def _handle_login(self, request: WireRequest, reply: Reply) -> None:

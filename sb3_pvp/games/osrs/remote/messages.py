@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from sb3_pvp.common.errors import shown
 from sb3_pvp.games.osrs.remote.wire_errors import JSON_SYNTAX, NULL_POINTER, FramingError, WireRequestError
 
 ACTIONS = ("login", "logout", "reset", "step", "debug")
@@ -44,7 +45,7 @@ def parse_request(line: bytes) -> WireRequest:
         raise FramingError("not a JSON object")
     action = message.get("action")
     if not isinstance(action, str) or action not in ACTIONS:
-        raise FramingError(f"unknown action {action!r:.60}; known: {', '.join(ACTIONS)}")
+        raise FramingError(f"unknown action {shown(action)}; known: {', '.join(ACTIONS)}")
     return WireRequest(action, message.get("meta"), message.get("body"))
 
 

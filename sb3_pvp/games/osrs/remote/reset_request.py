@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sb3_pvp.common.errors import require_all_known
+from sb3_pvp.common.errors import require_all_known, shown
 from sb3_pvp.games.osrs.remote.messages import body_object, flag, text
 from sb3_pvp.games.osrs.remote.wire_errors import ARITHMETIC, JSON_SYNTAX, NULL_POINTER, WireRequestError
 
@@ -49,7 +49,7 @@ def _flag_or_false(fields: dict[str, Any], name: str) -> bool:
 
 def _build(value: Any, name: str) -> str:
     if value not in ACCOUNT_BUILDS:
-        raise WireRequestError(NULL_POINTER, f"{name} {value!r} is not one of {', '.join(ACCOUNT_BUILDS)}")
+        raise WireRequestError(NULL_POINTER, f"{name} {shown(value)} is not one of {', '.join(ACCOUNT_BUILDS)}")
     return str(value)
 
 

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 #: Maximum of unanswered requests per connection; reading resumes when half of them are answered. No more agents that
 #: wait for each other may share a connection.
 MAX_UNANSWERED = 4096
+#: Lines of a connection that are handled before it is the turn of others.
+_LINES_PER_TURN = 128
 
 
 class Connections:
@@ -65,6 +67,7 @@ class ServerConnection(asyncio.Protocol):
         self._unanswered = 0
         self._is_behind = False  # The client does not read its replies.
         self._is_flooded = False  # Too many requests are unanswered.
+        self._is_resting = False  # It is the turn of other connections.
         self._last_line = time.monotonic()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -129,8 +132,14 @@ class ServerConnection(asyncio.Protocol):
     def _handle_lines(self) -> None:
         try:
             # Lines that had arrived before reading paused are kept, and handled when it resumes.
-            while self._lines and not (self._is_behind or self._is_flooded):
+            for _ in range(_LINES_PER_TURN):
+                if not self._lines or self._is_behind or self._is_flooded:
+                    break
                 self._handle_line(self._lines.popleft().removesuffix(b"\r"))
+            else:
+                self._is_resting = True
+                self._pause()
+                asyncio.get_running_loop().call_soon(self._take_turn)
             if len(self._buffer.removesuffix(b"\r")) > MAX_LINE:
                 raise FramingError("line too long")
         except FramingError as error:
@@ -152,9 +161,16 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
+    def _take_turn(self) -> None:
+        self._is_resting = False
+        self._resume()
+
     def _resume(self) -> None:
+        if self._is_resting:
+            return
         self._handle_lines()
-        if self._transport is not None and not (self._is_behind or self._is_flooded or self._transport.is_closing()):
+        must_wait = self._is_behind or self._is_flooded or self._is_resting
+        if self._transport is not None and not (must_wait or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _drop_input(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.common.errors import shown
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.osrs.remote.messages import body_object
 from sb3_pvp.games.osrs.remote.wire_errors import (
@@ -87,7 +88,7 @@ def _integer(value: Any) -> int | None:
             return (int(value) + 2**31) % 2**32 - 2**31
         except (ValueError, OverflowError):
             pass
-    raise WireRequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {value!r}")
+    raise WireRequestError(JSON_SYNTAX, f"NumberFormatException: not a number in action: {shown(value)}")
 
 
 class ActionCheck:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from sb3_pvp.common.errors import shown
 from sb3_pvp.game import Outcome
 from sb3_pvp.games.osrs.remote.agents import Fight, Message, Reply, State, WireAgent
 from sb3_pvp.games.osrs.remote.lobby import Lobby
@@ -95,7 +96,7 @@ class TickedLobby(Lobby):
         except WireRequestError as error:
             agent.refuse(error)
         except Exception as error:  # A client must never be able to end the server.
-            logger.exception("message failed: %s", message)
+            logger.exception("message failed: %s", shown(message))
             agent.refuse(WireRequestError("RuntimeException", str(error)))
 
     def _take_step(self, agent: WireAgent, message: Message, request: WireRequest) -> None:

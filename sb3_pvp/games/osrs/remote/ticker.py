@@ -30,8 +30,10 @@ class Ticker:
             self._timer.cancel()
 
     def _run(self) -> None:
-        self._tick()
-        late = self._loop.time() - self._next
-        # From the time when this tick was due, and not from now: a late one must not shift all others.
-        self._next += self._seconds * (1 + max(0, int(late / self._seconds)))
-        self._timer = self._loop.call_at(self._next, self._run)
+        try:
+            self._tick()
+        finally:  # a tick that fails must not be the last one
+            late = self._loop.time() - self._next
+            # From the time when this tick was due, and not from now: a late one must not shift all others.
+            self._next += self._seconds * (1 + max(0, int(late / self._seconds)))
+            self._timer = self._loop.call_at(self._next, self._run)

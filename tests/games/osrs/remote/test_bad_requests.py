@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.games.osrs.remote.messages import parse_request
+from sb3_pvp.games.osrs.remote.messages import WireRequest, parse_request
+from sb3_pvp.games.osrs.remote.served_games import ServedGames
+from sb3_pvp.games.osrs.remote.ticked_lobby import TickedLobby
 from sb3_pvp.games.osrs.remote.wire_errors import FramingError
 from tests.games.osrs.remote.fake_world import FakeWorld
 from tests.games.osrs.remote.wire import NO_OP, Wire, error, only
@@ -22,9 +25,25 @@ def started() -> Wire:
     return wire
 
 
+NESTED = b'{"action":' + b"[" * 1000 + b"]" * 1000 + b"}"
+
+
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{bad", b"[]", b'"x"', b"\x00\x01", b'{"action":"foo"}', b'{"action":5}', b'{"action":["step"]}', b"{}"],
+    [
+        *(
+            b"",
+            b"{bad",
+            b"[]",
+            b'"x"',
+            b"\x00\x01",
+            b'{"action":"foo"}',
+            b'{"action":5}',
+            b'{"action":["step"]}',
+            b"{}",
+        ),
+        pytest.param(NESTED, id="nested 1,000 deep"),
+    ],
 )
 def test_a_line_that_is_not_a_request_closes_the_connection(line: bytes) -> None:
     with pytest.raises(FramingError):
@@ -110,6 +129,24 @@ def test_odd_actions_that_are_accepted(action: list[Any], played: int) -> None:
     reply = wire.send_step("1", action)
     wire.lobby.play()
     assert only(reply)["body"]["obs"][2] == played
+
+
+def test_values_nested_a_thousand_deep_disturb_no_other_agent() -> None:
+    deep = json.loads(b"[" * 900 + b"]" * 900)
+    wire = started()
+    assert error(wire.ask("1", "step", {"action": [deep]})).startswith("JsonSyntaxException: NumberFormatException")
+    lobby = TickedLobby(ServedGames(FakeWorld))
+    replies: dict[str, list[bytes]] = {"1": [], "2": []}
+    for agent, answers in replies.items():
+        lobby.handle(WireRequest("login", {"id": agent}, {"agentType": "NhEnv"}), answers.append)
+    lobby.tick()
+    for (agent, answers), params in zip(replies.items(), ({"accountBuild": deep}, {}), strict=True):
+        body = {"target": "baseline", "resetParams": params}
+        lobby.handle(WireRequest("reset", {"id": agent}, body), answers.append)
+    for _ in range(3):
+        lobby.tick()
+    assert b"NullPointerException: accountBuild [[[[...]]]] is not one of" in replies["1"][1]
+    assert replies["2"][1].startswith(b'{"body"')
 
 
 def test_a_second_message_is_refused_and_the_first_one_answered() -> None:

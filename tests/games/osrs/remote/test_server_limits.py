@@ -121,6 +121,24 @@ def test_a_client_that_does_not_read_gets_no_more_replies() -> None:
     assert transport.is_read_from
 
 
+def test_a_flood_of_requests_is_handled_in_turns_with_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "HIGH_WATER", 10**9)
+
+    async def scenario() -> None:
+        connection = ServerConnection(SynchronousLobby(ServedGames(FakeWorld), lambda is_last: None), Connections(1))
+        transport = SlowReader(connection)
+        connection.connection_made(transport)
+        connection.data_received(DEBUG * 1000)
+        answered = []
+        while not answered or answered[-1] < 1000:
+            answered.append(transport.lines)
+            await asyncio.sleep(0)
+        assert 5 < len(answered) < 20
+        assert transport.is_read_from
+
+    asyncio.run(scenario())
+
+
 def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
     async def scenario() -> None:
         lobby = TickedLobby(ServedGames(FakeWorld))
@@ -131,10 +149,12 @@ def test_a_flood_of_requests_is_not_queued_without_bound() -> None:
         assert not transport.is_read_from
         answered = []
         while transport.lines < 3 * MAX_UNANSWERED:
+            for _ in range(MAX_UNANSWERED):  # more than the turns that it takes
+                await asyncio.sleep(0)
             lobby.tick()
             answered.append(transport.lines)
             transport.read_all()
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         assert answered[0] == MAX_UNANSWERED
         assert len(answered) < 10
         assert transport.is_read_from
