@@ -10,6 +10,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sb3_pvp.common.errors import one_line
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -87,8 +89,7 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except Exception as error:  # of zip, YAML, NumPy's and pandas' files, whose readers check little
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedFile(f"{path}: it is damaged ({reason:.200})") from error
+        raise DamagedFile(f"{path}: it is damaged ({one_line(error):.200})") from error
 
 
 @contextmanager

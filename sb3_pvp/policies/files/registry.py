@@ -20,7 +20,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.errors import installed, missing, unknown_name
+from sb3_pvp.common.errors import foreign, installed, missing, unknown_name
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
@@ -132,7 +132,8 @@ class Algorithm:
         """Loads a model for inference; ``safe``: nothing is unpickled, see `build`."""
         if safe:
             assert isinstance(file, Path)  # see `sb3_pvp.load`
-            return self.build(*read_plain_values(file), device)
+            with foreign(file):
+                return self.build(*read_plain_values(file), device)
         return self.model_class.load(file, device=device)
 
     def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
