@@ -30,6 +30,7 @@ from sb3_pvp.algorithms.actors.fleet import (
     part_of,
 )
 from sb3_pvp.common.stop_signals import without_hangup
+from sb3_pvp.common.user_modules import safe_path
 from sb3_pvp.common.waiting import MAX_SILENCE
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
@@ -138,7 +139,7 @@ def _allocated(layout: Layout) -> SharedMemory:
             f"a rollout of the actors needs {size >> 20} MB of shared memory, but {_SHM} has {free >> 20} MB left: "
             "make it larger (docker run --shm-size), or use fewer n_steps or n_envs"
         )
-    with without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
+    with safe_path(), without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
         return SharedMemory(create=True, size=size)
 
 

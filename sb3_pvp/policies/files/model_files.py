@@ -27,6 +27,7 @@ from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
@@ -95,7 +96,7 @@ class PolicyFile:
                 self.policy_class, self.frame_ages, self.game = known.policy_class, known.frame_ages, known.game
                 self.observation_space, self.action_space = known.observation_space, known.action_space
             return
-        with _loading(self.name):
+        with _loading(self.name), importing_here():
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(DATA))
                 content = archive.read(WEIGHTS)
@@ -225,7 +226,7 @@ def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> Maska
             if (predictor := fighter.outcome_predictor()) is not None:
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]
             return model
-    with _loading(str(file)):
+    with _loading(str(file)), importing_here():
         return MaskablePPO.load(file, device=device, custom_objects=_INFERENCE_OBJECTS)
 
 

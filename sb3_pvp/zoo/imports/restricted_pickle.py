@@ -94,8 +94,9 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not is_zipfile(path):
-            raise ValueError(f"{path} is not a zip, as torch.save has written since version 1.6")
+        with refusing(path):  # is_zipfile() too raises errors of its own
+            if not is_zipfile(path):
+                raise ValueError("it is not a zip, as torch.save has written since version 1.6")
         with refusing(path), self._file as file:
             entries = {entry.filename: entry.file_size for entry in file.infolist()}
             roots = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]

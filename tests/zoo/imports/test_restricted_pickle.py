@@ -328,3 +328,12 @@ def test_damage_behind_the_pickle_is_one_line(tiny: Path, tmp_path: Path) -> Non
         (path := tmp_path / "damaged.zip").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"damaged.zip is not a checkpoint that can be read: "):
             import_upstream(path)
+
+
+def test_an_archive_of_several_disks_is_one_line(tmp_path: Path) -> None:
+    """Python's own question whether it is a zip raises an error."""
+    end = b"PK\5\6" + bytes(18)
+    several = b"PK\6\7" + bytes(12) + (2).to_bytes(4, "little")
+    (path := tmp_path / "several.zip").write_bytes(bytes(100) + several + end)
+    with pytest.raises(ValueError, match=r"several.zip is not a checkpoint that can be read: .*span multiple disks"):
+        import_upstream(path)
