@@ -47,7 +47,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     info = folder / "payoff_table-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: payoff-table\nVersion: 1.0\n")
-    (info / "names.txt").write_text("[sb3_pvp.algorithms]\npayoff_table = payoff_table:PAYOFF_TABLES\n")
+    (info / "entry_points.txt").write_text("[sb3_pvp.algorithms]\npayoff_table = payoff_table:PAYOFF_TABLES\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         patch.setenv(
