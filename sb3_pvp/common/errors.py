@@ -69,6 +69,21 @@ def foreign(about: object) -> Iterator[None]:
         raise ValueError(f"{about}: {one_line(error):.500}") from error
 
 
+#: In an address, what is between the name of a user and the last @, and a parameter.
+_PASSWORD = re.compile(r"(//[^:/@]*:).*(?=@)|([?&](?:ssl)?password=)[^&]*", re.DOTALL)
+
+
+def without_password(address: str) -> str:
+    """Returns the address of a database with *** in place of a password in it."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", address)
+
+
+def without_passwords(words: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with *** in place of the password in ``--storage``, also if abbreviated."""
+    of_storage = [any(each.startswith("--st") for each in pair) for pair in zip(("", *words), words, strict=False)]
+    return [without_password(word) if hide else word for word, hide in zip(words, of_storage, strict=True)]
+
+
 T = TypeVar("T")
 _warn_once = cache(warnings.warn)  # once per message and process, even where filters show every warning
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, NullPool, create_engine, text
 
 from sb3_pvp.algorithms.presets import with_current_names
-from sb3_pvp.common.errors import Refusal, refusals, require_known
+from sb3_pvp.common.errors import Refusal, refusals, require_known, without_password
 from sb3_pvp.zoo.sweeps.space import Block, Space, hyperparameters, own_values
 
 #: The attribute of a study with its `StudySettings`.
@@ -77,9 +77,9 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
     """
     kind, _, place = storage.partition("://")
     is_journal = storage.endswith(".log") and not place
-    without_password = storage.rpartition("@")[2]
+    shown = without_password(storage if place else storage.rpartition("@")[2])
     connect: dict[str, Any]
-    with refusals(Exception, about=f"cannot open the storage {without_password}"):  # a damaged one may raise anything
+    with refusals(Exception, about=f"cannot open the storage {shown}"):  # a damaged one may raise anything
         if is_journal or (kind == "sqlite" and place not in ("", "/", "/:memory:")):
             file = Path(storage if is_journal else place[1:].partition("?")[0]).absolute()
             if must_exist and not file.is_file():
@@ -99,7 +99,7 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
         else:
             raise Refusal(
                 f"--storage must be a journal such as sweep.log, sqlite:///sweep.db or "
-                f"postgresql://user@host/name, got {storage!r}"
+                f"postgresql://user@host/name, got {shown!r}"
             )
         # Optuna creates missing tables whenever it opens a database, also one that is only read: one process at a time.
         with locks.acquire(EXCLUSIVE):
