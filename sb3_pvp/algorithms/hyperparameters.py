@@ -21,6 +21,7 @@ from torch import nn
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE, Kind
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
+from sb3_pvp.common.user_modules import importing_here
 
 #: Hyperparameters that can change an environment's spaces.
 WRAPPERS = ("env_wrapper", "vec_env_wrapper", "normalize")
@@ -116,7 +117,8 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
 def _named(name: str) -> Any:
     """Returns what has this dotted name; raises `ImportError`, `AttributeError`, or `ValueError` without a module."""
     module, _, attribute = name.rpartition(".")
-    return getattr(importlib.import_module(module), attribute)
+    with importing_here():
+        return getattr(importlib.import_module(module), attribute)
 
 
 def policy_class_in(policy: Any) -> Any:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import yaml
 
 from sb3_pvp.common.errors import unknown_name
+from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import data_folders
@@ -36,6 +36,7 @@ ALGO = "maskable_ppo"
 IMPORT, DEFAULT = "import", "default"
 
 _SUFFIXES = (".yml", ".yaml")
+_MAX_IMPORTERS = 20  #: Of presets that import one another: a file has any number of names.
 _FOLDERS = data_folders("hyperparams")
 
 
@@ -151,8 +152,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _parse(path: Path, modified: int) -> dict[str, Any]:
     """Parses a file; the time of its last change is part of the cache's key."""
     try:
-        content = with_current_names(yaml.safe_load(path.read_text("utf-8")))
-    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an invalid date
+        content = with_current_names(read_yaml(path))
+    except ValueError as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     return _check_content(content, path)
 
@@ -165,9 +166,16 @@ def _check_content(content: Any, source: str | Path) -> dict[str, Any]:
 
 
 def _resolve_imports(
-    content: Mapping[str, Any], source: str | Path, env_id: str, importers: tuple[str, ...] = ()
+    content: Mapping[str, Any],
+    source: str | Path,
+    env_id: str,
+    importers: tuple[str, ...] = (),
+    resolved: dict[Path, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Returns an environment's hyperparameters with all imports; ``importers``: presets so far, outermost first."""
+    """Returns an environment's hyperparameters with all imports; ``importers``: presets so far, outermost first.
+
+    ``resolved``: what has been imported so far, so that files that each import the next one twice are read once.
+    """
     if not {env_id, DEFAULT} & content.keys():
         raise ValueError(f"there are no hyperparameters for {env_id} in {source}")
     own = content.get(env_id, content.get(DEFAULT))
@@ -176,13 +184,17 @@ def _resolve_imports(
     names = own.pop(IMPORT, [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {names!r}")
-    resolved: dict[str, Any] = {}
-    for name in reversed(names):  # the first in the list has precedence: its values come last
-        if name in importers:
-            raise ValueError(f"presets import one another: {' -> '.join([*importers, name])}")
+        raise ValueError(f"{IMPORT} must be a preset's name or a list of them, got {names!r:.80}")
+    imported: dict[str, Any] = {}
+    resolved = {} if resolved is None else resolved
+    for name in reversed(dict.fromkeys(names)):  # the first in the list has precedence: its values come last
+        if name in importers or len(importers) > _MAX_IMPORTERS:
+            raise ValueError(f"presets import one another: {' -> '.join([*importers[:5], name])}")
         preset = find_preset(name)
         if preset.env_id != env_id:
             raise ValueError(f"hyperparameters for {env_id} cannot import {name}, a preset for {preset.env_id}")
-        resolved |= _resolve_imports(_read(preset.path), preset.path, env_id, (*importers, name))
-    return resolved | own
+        if (file := preset.path.resolve()) not in resolved:
+            inner = _read(preset.path), preset.path, env_id, (*importers, name), resolved
+            resolved[file] = _resolve_imports(*inner)
+        imported |= resolved[file]
+    return imported | own

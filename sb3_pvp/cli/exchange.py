@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,11 @@ from sb3_pvp.policies.files.shipped import SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
+
+
+def to_try(path: Path) -> str:
+    """Returns the command that lets a fighter fight, for any shell and any name of a file."""
+    return shlex.join(["sb3-pvp", "evaluate", *(["--"] if path.name.startswith("-") else []), str(path)])
 
 
 def export(
@@ -41,7 +47,7 @@ def export(
     contract = None if about.contract is None else about.contract.name
     figures |= {"policy": about.policy, "game": about.game, "contract": contract}
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
-    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: sb3-pvp evaluate {path}"
+    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {to_try(path)}"
     print_result(figures, text, as_json)
 
 
@@ -80,7 +86,7 @@ def import_upstream(
     text = [
         f"{output}: a fighter for {model.game or 'an unknown game'}, trained for {model.num_timesteps:,} steps",
         *(f"note: {each}" for each in texts),
-        *([f"sb3-pvp evaluate {output}"] if model.game else []),
+        *([to_try(output)] if model.game else []),
     ]
     print_result(figures, "\n".join(text), as_json)
 
@@ -106,8 +112,8 @@ def push(
     from sb3_pvp.policies.files.hub import push_fighter
 
     name, url = push_fighter(model, repo_id, private, revision, message, results or ())
-    branch = f" --revision {revision}" if revision else ""
-    typer.echo(f"pushed {name}: {url}\nto get it: sb3-pvp pull {repo_id}{branch}")
+    command = ["sb3-pvp", "pull", repo_id, *(("--revision", revision) if revision else ())]
+    typer.echo(f"pushed {name}: {url}\nto get it: {shlex.join(command)}")
 
 
 def pull(
@@ -129,6 +135,6 @@ def pull(
     is_safe = path.suffix == SUFFIX
     typer.echo(f"{path} is {name} of {repo_id} at {commit:.7}")
     safe, also = ("", "") if is_safe else (" --safe", ", safe=True")
-    typer.echo(f"to let it fight: sb3-pvp evaluate {path}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
+    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
     if not is_safe:
         typer.echo("without --safe, loading this zip unpickles parts of it: do that only if you trust its author")

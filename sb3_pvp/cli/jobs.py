@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from argparse import ArgumentParser
 from collections import deque
@@ -16,6 +15,7 @@ import typer
 from sb3_pvp.cli.tables import AsJson, Column, print_table
 from sb3_pvp.cli.usage import JobsFolder, progress
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.user_modules import PYTHON
 
 if TYPE_CHECKING:
     from sb3_pvp.zoo.jobs import Jobs
@@ -46,7 +46,7 @@ def start(
         preset = parser.parse_known_args(command)[0].preset
         default = command[0] if preset is None else find_preset(preset).name  # refuses an unknown preset right here
         name = name or default
-        command = [sys.executable, "-m", "sb3_pvp.zoo", *command]
+        command = [*PYTHON, "sb3_pvp.zoo", *command]
     job = _jobs(folder).start(command, name)
     typer.echo(f"job {job.id} ({job.name}) started; its output is in {job.log}")
 

@@ -110,9 +110,6 @@ def use_one_thread() -> None:
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits: with code 2 and one line on stderr for wrong usage and impossible values."""
     try:
-        # A user's game may be in the current folder, which console scripts lack. Last, so that it hides no package.
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files
         arguments = sys.argv[1:] if arguments is None else arguments
         command = typer.main.get_command(app)

@@ -210,6 +210,8 @@ def from_plain(kind: type[_T], value: Any) -> _T:
         return _reader(kind).validate_json(orjson.dumps([value]), strict=True)[0]  # type: ignore[no-any-return, arg-type]
     except ValidationError as error:
         raise ValueError(first_error(error, skip=1, of=kind)) from None
+    except TypeError as error:  # of orjson: a number of more than 64 bits, or too many lists in lists
+        raise ValueError(str(error)) from None
 
 
 @cache

@@ -60,6 +60,9 @@ def no_space(error: BaseException | None) -> OSError | None:
     return error
 
 
+from sb3_pvp.common.errors import one_line
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path with the same ending, whose file replaces ``path`` at the end of the ``with`` block.
@@ -140,8 +143,7 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except Exception as error:  # of zip, YAML, NumPy's and pandas' files, whose readers check little
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedFile(f"{path}: it is damaged ({reason:.200})") from error
+        raise DamagedFile(f"{path}: it is damaged ({one_line(error):.200})") from error
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from sb3_pvp.common.user_modules import path_for_workers
+
 #: An environment variable that limits `num_cores`. It is 1 in every worker process: others have the other cores.
 CORES = "SB3_PVP_CORES"
 #: Niceness of processes by kind of work, 0 (first) to 19 (only what all others leave); that of the learner is 0, and so
@@ -37,7 +39,7 @@ def num_cores() -> int:
 def worker_variables() -> dict[str, str]:
     """Returns the environment variables of a worker process: one core, and modules where this process finds them."""
     # Such as a user's own game, which may be in the folder of a script.
-    return {CORES: "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return {CORES: "1", "PYTHONPATH": path_for_workers()}
 
 
 def give_way(nice: int) -> None:

@@ -36,13 +36,15 @@ class TrainingInterrupted(RuntimeError):
 
 @contextmanager
 def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
-    """Converts errors that a user can cause (`ValueError`, `OSError` and ``others``) to a `Refusal`.
+    """Converts errors that a user can cause (`ValueError`, `OSError` and ``others``) to a `Refusal`, which stays.
 
     With ``about``, the message is ``about`` and the first line of the error: some libraries append long advice.
     """
     refused: tuple[type[Exception], ...] = (ValueError, OSError, *others)
     try:
         yield
+    except Refusal:
+        raise
     except refused as error:
         text = first_error(error) if isinstance(error, ValidationError) else str(error)
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error
@@ -59,6 +61,41 @@ def shown(value: object) -> str:
     Not by ``repr``: it fails for lists 1,000 deep, and a few lines of YAML that refer to each other take it for ever.
     """
     return _SHORT.repr(value)[:60]
+
+
+def one_line(error: BaseException) -> str:
+    """Returns what an error says, in one line: of pydantic the first one, and of one that says nothing its kind."""
+    text = first_error(error) if isinstance(error, ValidationError) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+@contextmanager
+def foreign(about: object) -> Iterator[None]:
+    """Turns whatever is raised when content is read that anybody may have written into one `ValueError` ``about`` it.
+
+    What the file system says of a file, such as that there is none, stays as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.filename is not None):
+            raise
+        raise ValueError(f"{about}: {one_line(error):.500}") from error
+
+
+#: In an address, what is between the name of a user and the last @, and a parameter.
+_PASSWORD = re.compile(r"(//[^:/@]*:).*(?=@)|([?&](?:ssl)?password=)[^&]*", re.DOTALL)
+
+
+def without_password(address: str) -> str:
+    """Returns the address of a database with *** in place of a password in it."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", address)
+
+
+def without_passwords(words: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with *** in place of the password in ``--storage``, also if abbreviated."""
+    of_storage = [any(each.startswith("--st") for each in pair) for pair in zip(("", *words), words, strict=False)]
+    return [without_password(word) if hide else word for word, hide in zip(words, of_storage, strict=True)]
 
 
 T = TypeVar("T")

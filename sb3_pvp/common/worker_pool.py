@@ -28,6 +28,7 @@ import cloudpickle
 
 from sb3_pvp.common.cores import PRIORITY, give_way, is_reversible, renice, worker_variables
 from sb3_pvp.common.stop_signals import leave_to_parent
+from sb3_pvp.common.user_modules import PYTHON, importing_here
 from sb3_pvp.common.waiting import MAX_SILENCE, WaitedTooLong
 
 #: How often a job is begun that ends its process.
@@ -198,7 +199,7 @@ class _Worker:
 
 def _start(nice: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", __name__, str(nice)],
+        [*PYTHON, __name__, str(nice)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **worker_variables(), "OMP_NUM_THREADS": "1"},
@@ -239,7 +240,11 @@ def _work(nice: int) -> None:
 def _replies(message: bytes) -> Iterator[bytes]:
     """Does a job; yields its pickled replies."""
     try:
-        function, args = pickle.loads(message)
+        try:
+            function, args = pickle.loads(message)
+        except ModuleNotFoundError:  # one that the other process had from here, because a user has named it
+            with importing_here():
+                function, args = pickle.loads(message)
         result = function(*args)
         if isinstance(result, GeneratorType):
             for item in result:

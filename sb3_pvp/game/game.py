@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.errors import installed, is_own, loadable, missing, unknown_name
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract, add_contract_source, load_contract
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.game.metrics import Metrics
@@ -125,7 +126,8 @@ def find_game(game: GameLike) -> Game:
     try:
         found: Any = game
         if isinstance(game, str):
-            found = installed(ENTRY_POINTS).get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
+            with importing_here() if ":" in game else nullcontext():
+                found = installed(ENTRY_POINTS).get(game, EntryPoint(game, game, ENTRY_POINTS)).load()
         made: Game = found() if isinstance(found, type) or not hasattr(found, "contract") else found
         if not (isinstance(made.name, str) and isinstance(made.contract, Contract) and callable(made.make_world)):
             raise TypeError(f"{made!r} is not a sb3_pvp.game.Game")

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
-import yaml
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from stable_baselines3.common.monitor import load_results
 
-from sb3_pvp.common.atomic_files import reading, replacing, skipping_damage
-from sb3_pvp.common.errors import require_known
+from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage
+from sb3_pvp.common.errors import one_line, require_known
+from sb3_pvp.common.plain_yaml import parse_yaml, read_text
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
 from sb3_pvp.players.league.leaderboard import snapshot_standings
@@ -38,6 +39,17 @@ class Run:
     seed: int | None  #: ``None`` if the run had a random seed.
     hyperparams: str  #: The text of its `CONFIG` file.
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: Of rl-zoo3's command; empty if they are unknown.
+
+
+class _Arguments(BaseModel, extra="allow", strict=True):
+    """What is used of rl-zoo3's ``args.yml``, if it is there."""
+
+    algo: str | None = None
+    env: str | None = None
+    conf_file: str | None = None
+    seed: int | None = None
+    n_timesteps: int | None = None
+    trained_agent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +116,12 @@ def read_curve(run: Run, metric: str, opponent: str = "baseline") -> Band:
     require_known("metric", metric, METRICS)
     try:
         band = METRICS[metric].read(run.folder, opponent)
+        is_empty = len(band.steps) == 0
     except FileNotFoundError as error:
         raise ValueError(f"the run {run.folder} has no {metric}: {error.filename or error} is missing") from error
-    if not len(band.steps):
+    except (TypeError, LookupError, ArithmeticError) as error:  # it can be read, and is of no use
+        raise DamagedFile(f"{run.folder}: its {metric} is damaged ({one_line(error):.200})") from error
+    if is_empty:
         raise ValueError(f"the run {run.folder} has no {metric} yet")
     return band
 
@@ -131,9 +146,9 @@ def read_arguments(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError), skipping_damage(), reading(path):
         # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
-        text = path.read_text("utf-8").replace("!!python/object/apply:collections.OrderedDict", "")
-        (pairs,) = yaml.safe_load(text)
-        found = dict(pairs)
+        text = read_text(path).replace("!!python/object/apply:collections.OrderedDict", "")
+        (pairs,) = parse_yaml(text)
+        found = _Arguments.model_validate(dict(pairs)).model_dump(exclude_unset=True)
     return found
 
 

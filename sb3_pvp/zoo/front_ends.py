@@ -21,8 +21,17 @@ from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
 from sb3_pvp.common.atomic_files import no_space, replacing
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, loadable, refusals, require_known, unknown_name
+from sb3_pvp.common.errors import (
+    Refusal,
+    TrainingInterrupted,
+    loadable,
+    refusals,
+    require_known,
+    unknown_name,
+    without_passwords,
+)
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.zoo.patches import replaced
 
@@ -166,7 +175,8 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        with stopping(), interrupts():
+        # Of rl-zoo3's commands: custom_envs.py, and what configurations name.
+        with importing_here(), stopping(), interrupts():
             install()
             yield given
     except Exception as error:
@@ -181,7 +191,8 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
-        command = f": {shlex.join(['sb3-pvp', name, *_without(given, options[0]), *options])}" if options else ""
+        words = without_passwords([name, *_without(given, options[0]), *options] if options else [])
+        command = f": {shlex.join(['sb3-pvp', *words])}" if words else ""
         print(f"{name}: {text}{command}", file=sys.stderr)
         sys.exit(STOPPED)
 

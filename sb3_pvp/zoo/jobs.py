@@ -18,7 +18,7 @@ import filelock
 from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.errors import first_error, unknown_name
+from sb3_pvp.common.errors import first_error, unknown_name, without_passwords
 from sb3_pvp.common.watched_process import WatchedProcess, is_member, members, result_of, stop
 
 #: Selects all jobs; no job can have this name.
@@ -32,7 +32,7 @@ class Job(BaseModel, frozen=True):
 
     id: int  #: From 1.
     name: str  #: Not necessarily unique.
-    command: list[str]  #: Program and arguments.
+    command: list[str]  #: Program and arguments, without passwords.
     folder: str  #: Working directory.
     log: str  #: Path of the file with its output, stdout and stderr.
     mark: str  #: See `sb3_pvp.common.watched_process.MARK`.
@@ -100,7 +100,7 @@ class Jobs:
             jobs = self._read()
             number = max((job.id for job in jobs), default=0) + 1
             log, mark = self.folder / f"{number}-{name}.log", secrets.token_hex(16)
-            given = {"command": list(command), "folder": os.getcwd(), "log": str(log), "mark": mark}
+            given = {"command": without_passwords(command), "folder": os.getcwd(), "log": str(log), "mark": mark}
             job = Job(id=number, name=name, started_at=time.time(), **given)  # type: ignore[arg-type]
             # Recorded before it starts: if this process is killed now, the job can still be found by its mark.
             self._write([*jobs, job])

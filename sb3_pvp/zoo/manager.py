@@ -38,7 +38,15 @@ from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, Wand
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.arguments import MAPPING
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals, require_all_known, require_known
+from sb3_pvp.common.errors import (
+    Refusal,
+    TrainingInterrupted,
+    refusals,
+    require_all_known,
+    require_known,
+    without_password,
+    without_passwords,
+)
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
@@ -267,11 +275,15 @@ class PvpExperimentManager(SweepingManager):
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         pprint({**saved_hyperparams, **self._actors})
-        # Not before all has been made: what is impossible must not open a run of W&B.
-        if self._track:
-            start_tracking(self.args, saved_hyperparams, Path(self.save_path))
-        if self._stopped_run is None:  # a resumed run keeps its files
-            super()._save_config(saved_hyperparams)
+        # A password belongs into no file, and to no service: both take the command line from here.
+        shown = argparse.Namespace(**{**vars(self.args), "storage": without_password(self.storage or "") or None})
+        words = {name: without_passwords(getattr(sys, name)) for name in ("argv", "orig_argv")}
+        with replaced(self, args=shown), replaced(sys, **words):
+            # Not before all has been made: what is impossible must not open a run of W&B.
+            if self._track:
+                start_tracking(self.args, saved_hyperparams, Path(self.save_path))
+            if self._stopped_run is None:  # a resumed run keeps its files
+                super()._save_config(saved_hyperparams)
 
     def learn(self, model: BaseAlgorithm) -> None:
         """Trains the model, after saving it as ``initial_model.zip`` for comparisons.

@@ -13,6 +13,7 @@ import gymnasium as gym
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp.common.stop_signals import leave_to_parent
+from sb3_pvp.common.user_modules import safe_path
 
 #: Seconds for all workers together to close their environments, e.g. to log out, before they are killed.
 CLOSE_SECONDS = 10.0
@@ -28,7 +29,8 @@ class WorkerVecEnv(SubprocVecEnv):
     def __init__(self, env_fns: list[Callable[[], gym.Env]], start_method: str | None = None) -> None:
         # At its end, Python would wait forever for workers of an environment that is still open: they ignore SIGTERM.
         atexit.register(_close, weakref.ref(self))
-        super().__init__([partial(_make_in_worker, env_fn) for env_fn in env_fns], start_method)
+        with safe_path():
+            super().__init__([partial(_make_in_worker, env_fn) for env_fn in env_fns], start_method)
 
     def close(self) -> None:
         """Closes all environments, and kills workers that do not finish within `CLOSE_SECONDS`."""

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +170,21 @@ def test_impossible_imports_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         with pytest.raises(ValueError, match=message):
             zoo.find_preset(name).hyperparams()
+
+
+def test_files_that_import_the_next_one_again_and_again_are_read_once(tmp_path: Path) -> None:
+    files = [str(tmp_path / f"{number}.yml") for number in range(19)]
+    for file, following in pairwise(files):
+        again = f"{tmp_path}/./{Path(following).name}"
+        Path(file).write_text(f"NhEnv: {{import: [{following}, {again}, {following}], n_envs: 4}}")
+    Path(files[-1]).write_text("NhEnv: {n_steps: 8}")
+    start = time.process_time()
+    assert hyperparams.hyperparams_in(files[0], "NhEnv") == {"n_steps": 8, "n_envs": 4}
+    assert time.process_time() - start < 5
+    for text in (f"import: [{files[0]}]", f"import: [{tmp_path}/./18.yml, {tmp_path}/././18.yml]"):
+        Path(files[-1]).write_text(f"NhEnv: {{{text}}}")
+        with pytest.raises(ValueError, match="presets import one another"):
+            hyperparams.hyperparams_in(files[0], "NhEnv")
 
 
 def test_only_the_hyperparameters_that_are_used_are_resolved(tmp_path: Path) -> None:

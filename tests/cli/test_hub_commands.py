@@ -7,8 +7,10 @@ import json
 import os
 import pickle
 import re
+import shlex
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -20,7 +22,8 @@ from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.hub import Result, make_card
 from tests.hub_stand_in import TOKEN, Hub, hub_stand_in  # noqa: F401  (a fixture)
 
 REPO = "somebody/archer"
@@ -105,7 +108,7 @@ def test_a_private_repository_and_a_branch(
     Path("archer.fighter").write_bytes(b"older")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     run("push", models / "archer.zip", REPO, "--private")
-    run("pull", REPO)
+    run("pull", REPO, "-o", "archer.fighter")
     assert Path("archer.fighter").read_bytes() == files(hub)["archer.fighter"]
 
 
@@ -133,7 +136,8 @@ def test_the_card_says_what_it_is_and_how_it_fights(models: Path, hub: Hub, tmp_
     assert {"| Game | NhEnv |", "| Steps of training | 1,048,576 |", "| Ages of the frames in ticks | 0, 2 |"} <= {
         *text.splitlines()
     }
-    assert re.search(r"\| Contract \| NhEnv, SHA-256 `[0-9a-f]{64}` \|", text) and '{"accountBuild": "MED"' in text
+    assert re.search(r"\| Contract \| NhEnv, SHA-256 `[0-9a-f]{64}` \|", text)
+    assert '{"accountBuild": "MED"' in unescape(text)
     assert "| best.zip | 200 | sampled | 75.0% | 68.6% to 80.5% | 62 |" in text and "| baseline | 200 |" in text
     assert "/home" not in card, "where somebody keeps their files"
     assert 'hf_hub_download("somebody/archer", "archer.fighter", revision="next")' in text
@@ -187,6 +191,80 @@ def test_the_fighter_file_is_preferred_to_zips_and_one_of_several_is_chosen(
     assert "has no fighter d.zip" in refusal(capsys, "pull", REPO, "--file", "d.zip")
 
 
+ODD = (
+    "x;touch PWNED;.fighter",
+    "$(id).fighter",
+    "-o.fighter",
+    "a b.fighter",
+    "a\\b.fighter",
+    ".bashrc.fighter",
+    "`id`.zip",
+)
+
+
+def test_names_that_a_shell_would_run_are_no_fighters(
+    models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = (models / "archer.fighter").read_bytes()
+    hub.add(REPO, dict.fromkeys(ODD, content))
+    assert "no fighter, which is a file *.fighter or *.zip with a plain name" in refusal(capsys, "pull", REPO)
+    for name in ODD:
+        assert f"no fighter {name}" in refusal(capsys, "pull", REPO, f"--file={name}")
+    hub.add(REPO, {"archer.fighter": content})
+    run("pull", REPO, "-o", "it is;mine.fighter")
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "evaluate" in each)
+    assert shlex.split(line.partition(": ")[2]) == ["sb3-pvp", "evaluate", "it is;mine.fighter"]
+    assert "is no name for a file on the hub" in refusal(capsys, "push", "it is;mine.fighter", REPO)
+
+
+def test_a_repository_chooses_no_file_to_replace(models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.add(REPO, {"mine.fighter": (models / "archer.fighter").read_bytes()})
+    Path("mine.fighter").write_text("trained for a month")
+    assert refusal(capsys, "pull", REPO).endswith("to replace it, add -o mine.fighter")
+    assert Path("mine.fighter").read_text() == "trained for a month"
+
+
+def test_any_number_of_names_is_a_short_error(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.add(REPO, {f"fighter-{number}.fighter": b"" for number in range(5_000)})
+    message = refusal(capsys, "pull", REPO)
+    assert message.endswith(" and 4,990 more") and len(message) < 500
+
+
+def test_what_a_hub_should_never_answer_is_one_line(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for answer in ([], {}, {"siblings": 3}, {"siblings": [{"rfilename": []}]}, {"sha": 1, "siblings": [{}]}):
+        monkeypatch.setattr("tests.hub_stand_in._Request._answer", wrong(answer))
+        hub.add(REPO, {})
+        assert refusal(capsys, "pull", REPO)
+
+
+def wrong(answer: Any) -> Any:
+    def send(request: Any, *_: object) -> None:
+        request._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    return send
+
+
+BAD = "</td><script>alert(1)</script>|[x](javascript:a)`\n\n# hi\n---\n![](http://evil)"
+
+
+def test_names_on_a_card_are_only_text(models: Path) -> None:
+    about = read_fighter(models / "archer.fighter").description
+    assert about.contract is not None
+    contract = about.contract.model_copy(update={"name": BAD, "sha256": BAD})
+    about = about.model_copy(update={"game": BAD, "contract": contract, "reset_params": {BAD: BAD}})
+    result = Result.model_validate(RESULT | {"opponent": BAD, "game": BAD})
+    card = str(make_card(REPO, None, "archer.fighter", about, [result]))
+    _, header, text = card.split("---\n", 2)
+    plain = " ".join(BAD.split())
+    (found,) = yaml.safe_load(header)["model-index"][0]["results"]
+    assert found["dataset"]["type"] == plain
+    assert [each for each in ("<script", "[x]", "![](", "javascript:", "http://", "\n# hi") if each in text] == []
+    assert f"| Game | {plain} |" in unescape(text)
+    assert all(line.count("|") in (0, 3, 7) for line in text.splitlines())
+
+
 class _Bomb:
     def __reduce__(self) -> Any:
         return os.mkdir, ("unpickled",)
@@ -224,11 +302,12 @@ def test_a_damaged_file_is_not_kept(kind: str, models: Path, hub: Hub, capsys: p
     content[len(content) // 2] ^= 1
     hub.add(REPO, {f"archer.{kind}": bytes(content)})
     Path(f"archer.{kind}").write_text("the one from before")
-    message = refusal(capsys, "pull", REPO)
+    pull = ["pull", REPO, "-o", f"archer.{kind}"]
+    message = refusal(capsys, *pull)
     assert message.startswith(f"archer.{kind} of somebody/archer ") and "damaged" in message
     assert Path(f"archer.{kind}").read_text() == "the one from before"
     hub.add(REPO, {f"archer.{kind}": b"not even a zip"})
-    assert refusal(capsys, "pull", REPO).startswith(f"archer.{kind} of somebody/archer ")
+    assert refusal(capsys, *pull).startswith(f"archer.{kind} of somebody/archer ")
 
 
 def test_a_download_that_breaks_off_is_continued(models: Path, hub: Hub) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sb3_pvp.cli import main
+from sb3_pvp.common.user_modules import PYTHON
 from sb3_pvp.zoo.jobs import Jobs
 from tests.zoo.jobs.job_scripts import is_alive, python, wait_until
 
@@ -75,7 +75,7 @@ def test_trainings_are_called_like_their_preset(jobs: Jobs, monkeypatch: pytest.
         return start(self, ["true"], name)
 
     monkeypatch.setattr(Jobs, "start", remember)
-    train = [sys.executable, "-m", "sb3_pvp.zoo", "train"]
+    train = [*PYTHON, "sb3_pvp.zoo", "train"]
     for words, name in ((["--preset", "Core", "-n", "5"], "Core"), (["--preset=Core"], "Core"), (["-P"], "train")):
         assert run("jobs", "start", "--", "train", *words) == 0
         assert started.pop() == ([*train, *words], name)

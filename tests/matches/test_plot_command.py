@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from sb3_pvp.cli import main
+from sb3_pvp.common.atomic_files import DamagedFile
 from sb3_pvp.matches.curves import Band, find_runs, group_runs, plot_curves, read_curve, summarize
 from sb3_pvp.players.league import League, MatchRecord, Player
 
@@ -230,3 +231,24 @@ def test_the_interval_covers_the_truth() -> None:
         band = summarize(curves)
         covered += int(band.low[0] <= 0 <= band.high[0])
     assert 85 <= covered <= 100
+
+
+@pytest.mark.parametrize("name", ["conf_file", "seed", "n_timesteps", "trained_agent", "algo", "env"])
+def test_arguments_of_another_kind_are_damage(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "a")
+    (tmp_path / "a/NhEnv/args.yml").write_text(yaml.dump(OrderedDict(algo="maskable_ppo", env="NhEnv") | {name: [[1]]}))
+    (tmp_path / "a/NhEnv/config.yml").write_text("- - n_timesteps\n  - 1.2.3\n- - n_timesteps\n  - 9e9999\n")
+    for command in (["plot", tmp_path / "a", "-o", tmp_path / "x.png"], ["runs", tmp_path]):
+        with pytest.warns(RuntimeWarning, match=r"args.yml: it is damaged"), pytest.raises(SystemExit) as exit_info:
+            main([*map(str, command)])
+        assert exit_info.value.code == 0, capsys.readouterr().err
+
+
+def test_evaluations_of_another_shape_are_damage(tmp_path: Path) -> None:
+    run = find_runs([str(make_run(tmp_path / "a"))])[0]
+    won = np.ones((3, 2))
+    for changes in ({"successes": np.array(1)}, {"successes": won.astype(str)}, {"timesteps": np.array(1)}):
+        file = {"timesteps": np.arange(3), "results": won, "successes": won, **changes}
+        np.savez(tmp_path / "a/evaluations.npz", **file)
+        with pytest.raises(DamagedFile):
+            read_curve(run, "eval_win_rate")

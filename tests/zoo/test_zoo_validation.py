@@ -163,7 +163,7 @@ def test_files_are_checked_as_well(
         ("mine.yml", b"NhEnv: {import: NhEnv, 1: 2}", "the hyperparameters for NhEnv must map names to values"),
         ("mine.yml", b"NhEnv: 3", "the hyperparameters for NhEnv must map names to values, got 3"),
         ("mine.yml", b"", "mine.yml must map environments to their hyperparameters"),
-        ("mine.yml", None, "mine.yml is not YAML: [Errno 21] Is a directory"),
+        ("mine.yml", None, "mine.yml is not YAML: it is a folder, a device or a pipe"),
         ("folder", None, "-conf takes a yaml file, or a Python module with hyperparams"),
         ("mine.py", b"def (", "-conf takes a yaml file, or a Python module with hyperparams: SyntaxError"),
         ("mine.py", b"hyperparams = 3", "mine.py must map environments to their hyperparameters"),

@@ -32,6 +32,7 @@ from sb3_pvp.algorithms.actors.fleet import (
 )
 from sb3_pvp.common.atomic_files import own_prefix, sweep
 from sb3_pvp.common.stop_signals import without_hangup
+from sb3_pvp.common.user_modules import safe_path
 from sb3_pvp.common.waiting import MAX_SILENCE
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
@@ -141,7 +142,7 @@ def _allocated(layout: Layout) -> SharedMemory:
             f"a rollout of the actors needs {size >> 20} MB of shared memory, but {_SHM} has {free >> 20} MB left: "
             "make it larger (docker run --shm-size), or use fewer n_steps or n_envs"
         )
-    with without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
+    with safe_path(), without_hangup():  # Python's watcher over shared memory ignores the other signals to stop itself
         return SharedMemory(f"{own_prefix()}{secrets.token_hex(2)}", create=True, size=size)
 
 

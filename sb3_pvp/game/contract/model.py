@@ -332,7 +332,7 @@ def read_contract(path: str | Path) -> Contract:
         return Contract(*vars(from_plain(_Content, {"name": file.stem, **data})).values())
     except OSError as error:
         raise ContractError(f"cannot read contract file {file}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(f"contract file {file}: {error}") from error
 
 

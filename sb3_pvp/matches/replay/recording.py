@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import loadable
+from sb3_pvp.common.errors import foreign, loadable
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.game.contract import Contract
 
@@ -140,14 +139,12 @@ def load_fight(path: str | Path, number: int = 0, game: str | None = None) -> Re
             return _from_wire_fight(viewer.read_recording(path, number), f"recording {Path(path).name}")
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recorded fight {path}")
-    try:
+    with foreign(f"{path} is not a recorded fight"):
         with gzip.open(path) as file:
             content = file.read(MAX_SIZE + 1)  # one byte more tells a larger file from one of exactly this size
         if len(content) > MAX_SIZE:
             raise ValueError(f"its uncompressed size is more than {MAX_SIZE // 1_000_000} MB")
         return recording_from_plain(json.loads(content), game)
-    except (OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
-        raise ValueError(f"{path} is not a recorded fight: {error}") from error
 
 
 def recording_to_plain(recording: Recording) -> dict[str, Any]:

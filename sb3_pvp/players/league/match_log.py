@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.errors import require_known
+from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.players.league.players import Player
 
 #: Outcomes of decided fights as the first player sees them, and its score; in the order of `Counts`.
@@ -142,10 +142,9 @@ class MatchLog:
         query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
         with self._connection() as connection:
             for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
-                yield [
-                    MatchRecord(Player.parse(a), Player.parse(b), outcome, seed, build, ticks, bool(counted), at, key)
-                    for _, a, b, outcome, seed, build, ticks, counted, at, key in rows
-                ]
+                with foreign(f"{self.path} has a record that no match log has"):
+                    records = [*map(_record, rows)]
+                yield records
 
     def key(self, number: int) -> str | None:
         """Returns the key of a record, counted from 1; ``None`` if there are fewer."""
@@ -200,6 +199,13 @@ class MatchLog:
         if sorted(" ".join(str(sql).split()) for (sql,) in parts) != _PARTS:
             raise ValueError(f"{self.path} is not a match log of sb3_pvp: it has other tables, views or triggers")
         return True
+
+
+def _record(row: tuple[Any, ...]) -> MatchRecord:
+    """Returns a row of the table as a record; SQLite lets other programs store any value in any column."""
+    _, a, b, outcome, seed, build, ticks, counted, at, key = row
+    others = outcome, seed, build, int(ticks), bool(counted), float(at), key
+    return MatchRecord(Player.parse(a), Player.parse(b), *others)
 
 
 def _plain(value: Any) -> Any:

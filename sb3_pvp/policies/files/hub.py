@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,19 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
-from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, errors, get_token
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.errors import Refusal, one_line, refusals
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
 from sb3_pvp.policies.files.model_files import load, steps_of
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
 
 _CARD = Path(__file__).with_name("hub_card.md")
+_PLAIN = re.compile(r"\w[\w.+-]{0,199}")  #: Names of files that mean nothing else in any shell, page or folder.
+_MAX_NAMES = 10  #: In an error; a repository may have any number of files.
 _OTHER_ZIPS = ("train_eval_metrics.zip",)  #: Zips that rl-zoo3's own push puts next to a model.
 
 
@@ -36,7 +39,16 @@ class Result(CardScore, extra="ignore"):
     @property
     def opponent_name(self) -> str:
         """The opponent, without the folder if it is a file, which should stay private."""
-        return self.opponent.replace("\\", "/").rpartition("/")[2]
+        return _one_line(self.opponent.replace("\\", "/").rpartition("/")[2])
+
+
+def literal(text: object) -> str:
+    """Returns a text of whoever made a file so that a page of Markdown shows it, and does nothing else with it."""
+    return "".join(each if each.isalnum() or each in " .,_-" else f"&#{ord(each)};" for each in _one_line(text))
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())[:500]
 
 
 def push_fighter(
@@ -51,6 +63,8 @@ def push_fighter(
     if get_token() is None:
         raise Refusal("pushing needs a token of the hub that may write: set HF_TOKEN, or run hf auth login")
     path, api = find_model(model), _api()
+    if not _PLAIN.fullmatch(path.name):
+        raise Refusal(f"{path.name!r} is no name for a file on the hub: rename it, to letters, digits and . _ + -")
     with TemporaryDirectory() as folder:
         fighter = Path(folder, f"{path.stem}{SUFFIX}")
         if path.suffix == SUFFIX:
@@ -80,14 +94,17 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
     """Downloads the fighter file of a repository, or without one the zip of a model; checks it, and unpickles nothing.
 
     Returns its path, by default its name there; that name; and the commit. Raises `Refusal` for what the hub refuses,
-    for damaged files, and unless there is one fighter only or ``file`` names one.
+    for damaged files, unless there is one fighter only or ``file`` names one, and instead of replacing a file that only
+    the repository names.
     """
     api = _api()
     with TemporaryDirectory() as folder:
         with _hub_errors():
             info = api.model_info(repo_id, revision=revision)
             name = _choose([each.rfilename for each in info.siblings or ()], repo_id, file)
-            path = output or Path(Path(name).name)  # on Windows a backslash leads elsewhere
+            path = output or Path(name)
+            if output is None and path.exists():
+                raise Refusal(f"there is a file {name} here already: to replace it, add -o {name}")
             if path.suffix != Path(name).suffix:
                 raise Refusal(f"{repo_id} has {name}: the name after -o must end in {Path(name).suffix}")
             # Of the commit that was looked into: the branch may have moved on.
@@ -95,11 +112,11 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
         try:
             steps_of(downloaded)  # reads and checks a fighter file as a whole, but only a part of a zip
             damaged = None if path.suffix == SUFFIX else ZipFile(downloaded).testzip()
-        except (BadZipFile, KeyError, ValueError) as error:
-            reason = str(error).replace(str(downloaded), "it")
+        except Exception as error:  # testzip() decompresses whatever is there
+            reason = one_line(error).replace(str(downloaded), "it")
             raise Refusal(f"{name} of {repo_id} is no model, or is damaged: {reason}") from error
         if damaged is not None:
-            raise Refusal(f"{name} of {repo_id} is damaged: its entry {damaged} has another checksum")
+            raise Refusal(f"{name} of {repo_id} is damaged: its entry {damaged!r:.80} has another checksum")
         with replacing(path) as partial:
             shutil.copyfile(downloaded, partial)
     return path, name, str(info.sha)
@@ -109,7 +126,7 @@ def make_card(
     repo_id: str, revision: str | None, file: str, about: Description, results: Sequence[Result]
 ) -> ModelCard:
     """Returns the model card of a fighter file; ``results`` are in its table and its metadata."""
-    game = about.game or (about.contract.name if about.contract else "a game of its own")
+    game = _one_line(about.game or (about.contract.name if about.contract else "a game of its own"))
     of: Any = {"task_type": "reinforcement-learning", "dataset_type": game, "dataset_name": game}
     of["metric_type"] = "win_rate"
     names = (f"win rate against {each.opponent_name}" for each in results)
@@ -125,7 +142,7 @@ def make_card(
     )
     place: Any = {"repo_id": repo_id, "revision": revision, "file": file, "title": Path(file).stem}
     facts: Any = {"game": game, "about": about, "start": json.dumps(about.reset_params), "results": results}
-    card: ModelCard = ModelCard.from_template(data, str(_CARD), **place, **facts)
+    card: ModelCard = ModelCard.from_template(data, str(_CARD), **place, **facts, literal=literal)
     return card
 
 
@@ -146,25 +163,29 @@ def _read_result(path: Path, fighter: Description) -> Result:
 
 def _choose(names: Sequence[str], repo_id: str, wanted: str | None) -> str:
     """Returns the fighter among the files of a repository, the one that is ``wanted`` or else the only one."""
-    at_top = [name for name in names if "/" not in name and name.isprintable() and name not in _OTHER_ZIPS]
+    at_top = [name for name in names if _PLAIN.fullmatch(name) and name not in _OTHER_ZIPS]
     fitting = [name for name in at_top if name.endswith((SUFFIX, ".zip")) and wanted in (None, name)]
     found = [name for name in fitting if name.endswith(SUFFIX)] or fitting
     if len(found) > 1:
-        raise Refusal(f"{repo_id} has several fighters, choose one with --file: {', '.join(found)}")
+        more = f" and {len(found) - _MAX_NAMES:,} more" if len(found) > _MAX_NAMES else ""
+        raise Refusal(f"{repo_id} has several fighters, choose one with --file: {', '.join(found[:_MAX_NAMES])}{more}")
     if not found:
-        what = f"no fighter {wanted}" if wanted else f"no fighter, which is a file *{SUFFIX} or *.zip"
+        what = f"no fighter {wanted}" if wanted else f"no fighter, which is a file *{SUFFIX} or *.zip with a plain name"
         raise Refusal(f"{repo_id} has {what}")
     return found[0]
 
 
 @contextmanager
 def _hub_errors() -> Iterator[None]:
-    """Turns what can go wrong with the hub into a `Refusal`, in the words of huggingface_hub, which say what to do."""
-    # httpx2's or, with an older huggingface_hub, httpx's error of a hub that is out of reach: no `OSError`.
-    unreachable: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
+    """Turns what can go wrong with the hub into a `Refusal`, in the words of huggingface_hub, which say what to do.
+
+    That may be anything: who answers at its address decides what huggingface_hub has to read.
+    """
     try:
         yield
-    except (unreachable, OSError, errors.HFValidationError) as error:
+    except Refusal:
+        raise
+    except Exception as error:
         if getattr(error, "filename", None) is not None:  # about a file here
             raise
         raise Refusal(f"the hub at {constants.ENDPOINT}: {error}") from error

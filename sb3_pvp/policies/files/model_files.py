@@ -23,8 +23,11 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import json_to_data
 
+from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
@@ -50,11 +53,9 @@ _INFERENCE_OBJECTS = {
 @contextmanager
 def _loading(name: str) -> Iterator[None]:
     """Preserves torch's random state while a model is loaded, and turns any failure into a one-line `ValueError`."""
-    try:
-        with th.random.fork_rng(devices=[]):  # a new network samples initial weights before it gets the saved ones
-            yield
-    except Exception as error:  # unpickling a foreign file can raise anything
-        raise ValueError(f"{name} is not a model of MaskablePPO: {' '.join(str(error).split()):.500}") from error
+    # A new network samples initial weights before it gets the saved ones.
+    with foreign(f"{name} is not a model of MaskablePPO"), th.random.fork_rng(devices=[]):
+        yield
 
 
 class PolicyFile:
@@ -95,7 +96,7 @@ class PolicyFile:
                 self.policy_class, self.frame_ages, self.game = known.policy_class, known.frame_ages, known.game
                 self.observation_space, self.action_space = known.observation_space, known.action_space
             return
-        with _loading(self.name):
+        with _loading(self.name), importing_here():
             with ZipFile(file) as archive:
                 data: dict[str, Any] = json.loads(archive.read(DATA))
                 content = archive.read(WEIGHTS)
@@ -185,7 +186,9 @@ def steps_of(path: Path) -> int:
     """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
     if is_fighter(path):
         return read_fighter(path).description.steps
-    return int(data_of(path)["num_timesteps"])
+    data = data_of(path)
+    with foreign(f"{path} is not a model"):
+        return COUNT.read("num_timesteps", data["num_timesteps"])
 
 
 def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
@@ -228,7 +231,7 @@ def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> Maska
             if (predictor := fighter.outcome_predictor()) is not None:
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]
             return model
-    with _loading(str(file)):
+    with _loading(str(file)), importing_here():
         return MaskablePPO.load(file, device=device, custom_objects=_INFERENCE_OBJECTS)
 
 

@@ -21,6 +21,7 @@ import torch as th
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 
+from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
 from sb3_pvp.policies.files.shipped import is_fighter
@@ -101,12 +102,9 @@ def data_of(file: str | Path | io.BytesIO) -> dict[str, Any]:
 
     Raises `ValueError` if it is no model file.
     """
-    try:
-        with ZipFile(file) as archive:
-            return _values(_content(archive, archive.getinfo(DATA), _MAX_PACKED))
-    except (*_BAD_ZIP, KeyError, ValueError) as error:
-        name = "it" if isinstance(file, io.BytesIO) else file
-        raise ValueError(f"{name} is not a model: {' '.join(str(error).split()):.200}") from error
+    name = "it" if isinstance(file, io.BytesIO) else file
+    with foreign(f"{name} is not a model"), ZipFile(file) as archive:
+        return _values(_content(archive, archive.getinfo(DATA), _MAX_PACKED))
 
 
 def _values(content: bytes) -> dict[str, Any]:
@@ -141,11 +139,11 @@ def _fighter_entries(path: str | Path) -> dict[str, bytes]:
 @contextmanager
 def _reading(path: str | Path) -> Iterator[None]:
     """Turns whatever a malformed file causes into one `ValueError`."""
-    try:
-        yield
-    except (*_BAD_ZIP, ValueError) as error:
-        what = "it is damaged, incomplete or no zip: " if isinstance(error, _BAD_ZIP) else ""
-        raise ValueError(f"{path} cannot be read safely: {what}{error}") from error
+    with foreign(f"{path} cannot be read safely"):
+        try:
+            yield
+        except _BAD_ZIP as error:
+            raise ValueError(f"it is damaged, incomplete or no zip: {error}") from error
 
 
 def _content(file: ZipFile, entry: ZipInfo, most: int = 0) -> bytes:

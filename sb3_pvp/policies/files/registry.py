@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import check_frame_ages
-from sb3_pvp.common.errors import installed, missing, unknown_name
+from sb3_pvp.common.errors import foreign, installed, missing, unknown_name
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
@@ -133,8 +134,10 @@ class Algorithm:
         """Loads a model for inference; ``safe``: nothing is unpickled, see `build`."""
         if safe:
             assert isinstance(file, Path)  # see `sb3_pvp.load`
-            return self.build(*read_plain_values(file), device)
-        return self.model_class.load(file, device=device)
+            with foreign(file):
+                return self.build(*read_plain_values(file), device)
+        with importing_here():
+            return self.model_class.load(file, device=device)
 
     def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
         """Returns the model in a file, or a frozen copy of a model, as an opponent."""

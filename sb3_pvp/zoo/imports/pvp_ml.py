@@ -427,23 +427,24 @@ def import_upstream(path: str | Path, device: str = "cpu") -> PvpPPO:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no such checkpoint, or has anything that such checkpoints do not have.
     """
-    file = UpstreamFile(find_model(path))
-    with preserved_random_state():  # a new network samples initial weights before it gets those of the file
+    file = UpstreamFile(found := find_model(path))
+    # What fits its description may still be impossible. A new network samples weights before it gets those of the file.
+    with refusing(found), preserved_random_state():
         model = PvpPPO(AutoregressivePolicy, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
         model.observation_space, model.n_envs = file.observation_space, 1
         model.action_space = spaces.MultiDiscrete(np.array(file.params.action_head_sizes, dtype=np.int64))
         model.policy_kwargs = file.policy_arguments
         model._setup_model()
-    policy: Any = model.policy
-    file.fill(policy)
-    policy.set_training_mode(False)
-    model.num_timesteps, model.trained_rollouts = file.meta.trained_steps, file.meta.trained_rollouts
-    model.num_updates, model.frame_ages = file.meta.num_updates, file.frame_ages
-    if file.contract is not None:
-        model.game, model.reset_params = file.contract.name, file.reset_params
-    returns, predictor = file.returns, file.outcome_predictor(policy)
-    if returns is not None:
-        model.normalize_reward, own = True, model.reward_normalizer
-        own.mean, own.variance, own.count = float(returns.mean), float(returns.variance), returns.count
-    vars(model).update(upstream=file.settings, **({} if predictor is None else {"outcome_predictor": predictor}))
-    return model
+        policy: Any = model.policy
+        file.fill(policy)
+        policy.set_training_mode(False)
+        model.num_timesteps, model.trained_rollouts = file.meta.trained_steps, file.meta.trained_rollouts
+        model.num_updates, model.frame_ages = file.meta.num_updates, file.frame_ages
+        if file.contract is not None:
+            model.game, model.reset_params = file.contract.name, file.reset_params
+        returns, predictor = file.returns, file.outcome_predictor(policy)
+        if returns is not None:
+            model.normalize_reward, own = True, model.reward_normalizer
+            own.mean, own.variance, own.count = float(returns.mean), float(returns.variance), returns.count
+        vars(model).update(upstream=file.settings, **({} if predictor is None else {"outcome_predictor": predictor}))
+        return model

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +20,8 @@ from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 import torch as th
+
+from sb3_pvp.common.errors import foreign
 
 #: Classes of the original system begin with this.
 _OWN = "pvp_ml."
@@ -48,14 +49,9 @@ _REFUSED = pickle.EXT1 + pickle.EXT2 + pickle.EXT4 + pickle.EMPTY_SET + pickle.A
 _REFUSED += pickle.DICT + pickle.BYTEARRAY8 + pickle.NEXT_BUFFER + pickle.READONLY_BUFFER
 
 
-@contextmanager
-def refusing(path: Path) -> Iterator[None]:
+def refusing(path: Path) -> AbstractContextManager[None]:
     """Turns any error into a one-line `ValueError` about a file: a malformed one can cause anything."""
-    try:
-        yield
-    except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} is not a checkpoint that can be read: {text:.300}") from error
+    return foreign(f"{path} is not a checkpoint that can be read")
 
 
 class Record:
@@ -98,8 +94,9 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not is_zipfile(path):
-            raise ValueError(f"{path} is not a zip, as torch.save has written since version 1.6")
+        with refusing(path):  # is_zipfile() too raises errors of its own
+            if not is_zipfile(path):
+                raise ValueError("it is not a zip, as torch.save has written since version 1.6")
         with refusing(path), self._file as file:
             entries = {entry.filename: entry.file_size for entry in file.infolist()}
             roots = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]

@@ -148,7 +148,7 @@ def warn_if_inexact(run: StoppedRun) -> None:
 
 def steps_of(model: Path) -> int:
     """Returns the training steps of a saved model; raises `Refusal` if the file is not one."""
-    with refusals(zipfile.BadZipFile, KeyError, about=f"{model} is not a saved model"):
+    with refusals(about=f"{model} is not a saved model"):
         return weights.steps_of(model)
 
 

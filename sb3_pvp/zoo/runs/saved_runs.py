@@ -92,7 +92,9 @@ def progress_of(run: Run) -> dict[str, Any]:
     # The hyperparameters are not parsed as YAML, because rl-zoo3 writes Python objects there. The command line has
     # precedence; there -1 means the preset's number.
     in_preset = re.findall(r"- n_timesteps\n +- ([\d.]+(?:e\+?\d+)?)$", run.hyperparams, re.MULTILINE)
-    numbers = [int(float(number)) for number in (run.arguments.get("n_timesteps") or -1, *in_preset)]
+    numbers = [run.arguments.get("n_timesteps") or -1]
+    with suppress(ValueError, OverflowError):  # of a damaged file
+        numbers += [int(float(number)) for number in in_preset]
     n_timesteps = next((number for number in numbers if number > 0), None)
     # A model that continues another one does not start at 0.
     first_step = stopped.initial_steps if stopped else readable_steps(run.folder / INITIAL_MODEL)

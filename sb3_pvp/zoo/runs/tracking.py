@@ -72,7 +72,7 @@ def _saved_run(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     if not path.is_file():
         return {}
-    with refusals(KeyError, about=f"{path} cannot be read: remove it to start a new W&B run"):
+    with refusals(Exception, about=f"{path} cannot be read: remove it to start a new W&B run"):
         about = json.loads(path.read_bytes())
         if about["version"] != VERSION:
             raise ValueError(f"it has version {about['version']}")

@@ -10,7 +10,6 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from pydantic import BaseModel, StrictFloat, StrictInt, StrictStr, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,6 +18,7 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.algorithms.presets import hyperparams_folder
 from sb3_pvp.common.arguments import NUMBER
 from sb3_pvp.common.errors import first_error
+from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.game import game_and_contract
 from sb3_pvp.game.arrays import OutcomeRewards
@@ -99,7 +99,7 @@ def read_space(path: Path, defaults: Space | None = None) -> Space:
     `OSError` for a file that is not a search space.
     """
     try:
-        described = yaml.safe_load(path.read_text())
+        described = read_yaml(path)
         if not isinstance(described, dict) or not described:
             raise ValueError("a search space maps names of parameters to {kind: ..., target: ..., ...}")
         for name, known in as_dict(defaults or {}).items():
@@ -111,7 +111,7 @@ def read_space(path: Path, defaults: Space | None = None) -> Space:
     except ValidationError as error:
         which = error.errors()[0]["loc"][0]
         raise ValueError(f"{path}: {which}: {first_error(error, 'it', 1, Parameter)}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 

@@ -14,17 +14,15 @@ import numpy as np
 import optuna
 import yaml
 from filelock import FileLock, Timeout
-from optuna.exceptions import OptunaError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel
 from sqlalchemy import Engine, NullPool, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from sb3_pvp.algorithms.presets import with_current_names
-from sb3_pvp.common.errors import Refusal, refusals, require_known
+from sb3_pvp.common.errors import Refusal, refusals, require_known, without_password
 from sb3_pvp.zoo.sweeps.space import Block, Space, hyperparameters, own_values
 
 #: The attribute of a study with its `StudySettings`.
@@ -79,9 +77,9 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
     """
     kind, _, place = storage.partition("://")
     is_journal = storage.endswith(".log") and not place
-    without_password = storage.rpartition("@")[2]
+    shown = without_password(storage if place else storage.rpartition("@")[2])
     connect: dict[str, Any]
-    with refusals(SQLAlchemyError, OptunaError, KeyError, about=f"cannot open the storage {without_password}"):
+    with refusals(Exception, about=f"cannot open the storage {shown}"):  # a damaged one may raise anything
         if is_journal or (kind == "sqlite" and place not in ("", "/", "/:memory:")):
             file = Path(storage if is_journal else place[1:].partition("?")[0]).absolute()
             if must_exist and not file.is_file():
@@ -101,7 +99,7 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
         else:
             raise Refusal(
                 f"--storage must be a journal such as sweep.log, sqlite:///sweep.db or "
-                f"postgresql://user@host/name, got {storage!r}"
+                f"postgresql://user@host/name, got {shown!r}"
             )
         # Optuna creates missing tables whenever it opens a database, also one that is only read: one process at a time.
         with locks.acquire(EXCLUSIVE):
@@ -165,7 +163,7 @@ class StudySettings(BaseModel, frozen=True, extra="forbid"):
 
 def read_settings(study: optuna.Study) -> StudySettings:
     """Returns the settings of a study; raises `Refusal` if it has none, or those of another version."""
-    with refusals(about=f"study {study.study_name!r} was not created by this version of sb3_pvp"):
+    with refusals(Exception, about=f"study {study.study_name!r} was not created by this version of sb3_pvp"):
         return StudySettings.model_validate(with_current_names(study.user_attrs.get(SETTINGS)))
 
 
@@ -194,12 +192,13 @@ def best_configuration(
 def overview(storage: str) -> list[dict[str, Any]]:
     """Describes the trials of all studies in a storage with plain values: their ``study`` and `summary`."""
     opened, locks = open_storage(storage, must_exist=True)
-    studies = [optuna.load_study(study_name=name, storage=opened) for name in optuna.get_all_study_names(opened)]
-    return [
-        {"study": study.study_name, **summary(trial, locks)}
-        for study in studies
-        for trial in study.get_trials(deepcopy=False)
-    ]
+    with refusals(Exception, about="the storage is damaged"):
+        studies = [optuna.load_study(study_name=name, storage=opened) for name in optuna.get_all_study_names(opened)]
+        return [
+            {"study": study.study_name, **summary(trial, locks)}
+            for study in studies
+            for trial in study.get_trials(deepcopy=False)
+        ]
 
 
 def summary(trial: FrozenTrial, locks: Locks) -> dict[str, Any]:

@@ -171,6 +171,17 @@ def test_other_files_are_refused(fight: Recording, tmp_path: Path) -> None:
             load_fight(path)
 
 
+def test_numbers_and_lists_beyond_any_limit_are_refused(fight: Recording, tmp_path: Path) -> None:
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    for change in ({"seed": 2**64}, {"reset_params": deep}):
+        with gzip.open(tmp_path / "fight.json.gz", "wt") as file:
+            json.dump(recording_to_plain(fight) | change, file)
+        with pytest.raises(ValueError, match="fight.json.gz is not a recorded fight: "):
+            load_fight(tmp_path / "fight.json.gz")
+
+
 def test_bots_and_scripts_are_recorded_too(models: tuple[PvpPPO, PvpPPO], tmp_path: Path) -> None:
     against_bot = record_fight(saved(models[0], tmp_path, "mine"), seed=1, **LONG)
     assert [(each.name, each.kind) for each in against_bot.players] == [("mine", "model"), ("baseline", "bot")]

@@ -43,6 +43,19 @@ def test_records_come_back_as_they_were(log: MatchLog) -> None:
     assert type(log.records(counted_only=False)[2].seed) is int
 
 
+@pytest.mark.parametrize(
+    "row", [("won", "text", 1), ("won", 1, "long"), ("own", 1, 1), (b"won", 1, 1), ("won", b"1", 1), ("won", 1, None)]
+)
+def test_values_that_no_log_has_are_one_error(row: tuple[object, ...], log: MatchLog) -> None:
+    with closing(sqlite3.connect(log.path)) as file, file:
+        file.execute("DROP TABLE matches")
+        columns = "number INTEGER PRIMARY KEY, append_number, key, player_a, player_b, outcome, seed, ticks, build"
+        file.execute(f"CREATE TABLE matches ({columns}, counted, finished_at)")
+        file.execute("INSERT INTO matches VALUES (1, 1, 'a', 'main@5', 'baseline', ?, ?, ?, NULL, 1, 0.0)", row)
+    with pytest.raises(ValueError, match=r"matches.sqlite has a record that no match log has: "):
+        log.records()
+
+
 def test_a_key_counts_once(log: MatchLog) -> None:
     assert log.append(numbered(1, 2, 2)) == 2
     assert log.append(numbered(2, 3, 1)) == 1

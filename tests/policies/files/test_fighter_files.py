@@ -339,3 +339,20 @@ def test_training_needs_the_zip(small: tuple[Path, Path]) -> None:
 def test_nothing_is_unpickled_from_the_content_of_a_zip_either(small: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match="pass the path of its file"):
         load(io.BytesIO(small[0].read_bytes()), safe=True)
+
+
+def test_whatever_a_reader_raises_is_one_error(small: tuple[Path, Path], tmp_path: Path) -> None:
+    """A zip without its beginning has entries at negative places, of which the file system says "Invalid argument"."""
+    for path in small:
+        (cut := tmp_path / path.name).write_bytes(path.read_bytes()[10:])
+        for read in (lambda path: load(path, safe=True), steps_of, lambda path: load_opponent(path, safe=True)):
+            with pytest.raises(ValueError) as raised:
+                read(cut)
+            assert str(cut) in str(raised.value) and "\n" not in str(raised.value)
+    with zipfile.ZipFile(small[0]) as file:
+        data = json.loads(file.read("data"))
+    for steps in ([], None, "many", -1):
+        with zipfile.ZipFile(tmp_path / "odd.zip", "w") as file:
+            file.writestr("data", json.dumps(data | {"num_timesteps": steps}))
+        with pytest.raises(ValueError, match="odd.zip is not a model"):
+            steps_of(tmp_path / "odd.zip")

@@ -313,3 +313,27 @@ def test_wrong_values_anywhere_are_refused_in_one_line(tmp_path: Path, data: st.
         import_upstream(tmp_path / "junk.zip")
     except ValueError as error:
         assert "\n" not in str(error)
+
+
+def test_damage_behind_the_pickle_is_one_line(tiny: Path, tmp_path: Path) -> None:
+    with ZipFile(tiny) as file:
+        entries = [entry for entry in file.infolist() if "/data/" in entry.filename]
+    content = tiny.read_bytes()
+    for entry in entries:
+        damaged = bytearray(content)
+        # Behind its header, whose length is in its bytes 26 to 30.
+        at = entry.header_offset
+        start = at + 30 + sum(int.from_bytes(content[at + each : at + each + 2], "little") for each in (26, 28))
+        damaged[start] ^= 1
+        (path := tmp_path / "damaged.zip").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged.zip is not a checkpoint that can be read: "):
+            import_upstream(path)
+
+
+def test_an_archive_of_several_disks_is_one_line(tmp_path: Path) -> None:
+    """Python's own question whether it is a zip raises an error."""
+    end = b"PK\5\6" + bytes(18)
+    several = b"PK\6\7" + bytes(12) + (2).to_bytes(4, "little")
+    (path := tmp_path / "several.zip").write_bytes(bytes(100) + several + end)
+    with pytest.raises(ValueError, match=r"several.zip is not a checkpoint that can be read: .*span multiple disks"):
+        import_upstream(path)

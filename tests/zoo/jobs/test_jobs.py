@@ -47,6 +47,15 @@ def test_a_job_leaves_its_output_and_its_exit_code(jobs: Jobs, tmp_path: Path) -
     assert all(status.ended_at and status.ended_at >= status.job.started_at for status in jobs.all())
 
 
+def test_a_password_is_not_recorded(jobs: Jobs) -> None:
+    for option in (["--storage", "postgresql://ann:s3c@ret@host/x"], ["--storage=postgresql://ann:s3c@ret@host/x"]):
+        job = jobs.start(["echo", "main@5", *option])
+        jobs.wait(job)
+        assert "s3c@ret" in Path(job.log).read_text(), "the command itself has it"
+        assert job.command[:2] == ["echo", "main@5"] and job.command[-1].endswith("postgresql://ann:***@host/x")
+    assert "ret" not in (jobs.folder / "jobs.json").read_text()
+
+
 def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     other = jobs.start(["sleep", "1000"], "other")
     job = jobs.start(family(), "family")

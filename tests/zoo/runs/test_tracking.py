@@ -68,6 +68,18 @@ def test_a_training_and_its_continuation_are_one_run(folder: Path) -> None:
     assert dict(yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader))["track"]
 
 
+def test_a_password_is_in_no_file(folder: Path) -> None:
+    """Neither of the run, nor of W&B, which notes the arguments of the process itself."""
+    command = [sys.executable, str(ROOT / "scripts/train.py"), *OPTIONS, "-n", str(ROLLOUT), *SMALL]
+    command += ["--storage", "postgresql://ann:s3c@ret@host/x"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"args.yml", "command.txt"} < {path.name for path in files} and len(read_runs(folder)) == 1
+    assert [path for path in files if b"s3c@ret" in path.read_bytes()] == []
+    assert b"s3c@ret" not in done.stdout + done.stderr
+    assert "--storage postgresql://ann:***@host/x" in next(folder.rglob("command.txt")).read_text()
+
+
 def check_config(run: OfflineRun) -> None:
     config = run.config
     assert run.project == "fights" and config["preset"] == "HumanLike" and config["run_folder"] == "NhEnv_1"

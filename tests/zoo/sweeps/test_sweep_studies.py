@@ -24,6 +24,7 @@ from sb3_pvp.zoo.sweeps.study import (
     find_study,
     find_trial,
     open_storage,
+    overview,
     summary,
 )
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
@@ -310,6 +311,30 @@ def test_what_is_not_there_is_one_message(storage: str) -> None:
 def test_other_storages_are_refused(name: str) -> None:
     with pytest.raises(Refusal, match="--storage must be a journal"):
         open_storage(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("postgresl://ann:s3cret@host/x", "postgresl://ann:***@host/x"),
+        ("postgresql:/ann:s3cret@host/x", "host/x"),
+        ("mysql://ann:s3c/r:e@t@host/x?a=1", "mysql://ann:***@host/x?a=1"),
+        ("mysql://host/x?user=ann&password=s3cret&a=1", "mysql://host/x?user=ann&password=***&a=1"),
+    ],
+)
+def test_a_password_is_in_no_message(name: str, shown: str) -> None:
+    with pytest.raises(Refusal) as raised:
+        open_storage(name)
+    assert str(raised.value).endswith(f", got {shown!r}")
+
+
+@pytest.mark.parametrize("line", ['{"op_code": 0}', '{"op_code": 4, "trial_id": []}', '{"op_code": 99}'])
+def test_a_damaged_journal_is_one_message(line: str, journal: str) -> None:
+    optuna.create_study(study_name="one", storage=open_storage(journal)[0])
+    with open(journal, "a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(Refusal, match=r"cannot open the storage .*sweep\.log: "):
+        overview(journal)
 
 
 def test_files_that_are_no_storage_are_refused(tmp_path: Path) -> None:
