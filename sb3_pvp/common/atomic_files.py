@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from zlib import crc32
 
+from sb3_pvp.common.errors import one_line
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -58,9 +60,6 @@ def no_space(error: BaseException | None) -> OSError | None:
     while error is not None and not (isinstance(error, OSError) and error.errno in _NO_SPACE):
         error = error.__cause__ or error.__context__
     return error
-
-
-from sb3_pvp.common.errors import one_line
 
 
 @contextmanager
