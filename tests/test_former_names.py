@@ -50,6 +50,11 @@ RENAMED = {
         f"sb3_pvp.envs.renderer.{name}": f"sb3_pvp.envs.settings.{name}"
         for name in ("RENDER_MODES", "check_render_mode")
     },
+    **{
+        f"sb3_pvp.games.osrs.sim.{module}.choose_build": "sb3_pvp.games.osrs.sim.parameters.choose_build"
+        for module in ("builds", "loadouts")
+    },
+    "sb3_pvp.games.osrs.sim.java_random.java_string_hash": "sb3_pvp.games.osrs.sim.parameters.java_string_hash",
     "sb3_pvp.games.osrs.sim.legal_actions.scrambled": "sb3_pvp.games.osrs.sim.world.scrambled",
     "sb3_pvp.games.osrs.sim.legal_actions.requirements": "sb3_pvp.games.osrs.sim.world.requirements",
     "sb3_pvp.policies.kernels.sample_entries": "sb3_pvp.policies.kernels.sample_heads",

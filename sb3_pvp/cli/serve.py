@@ -27,7 +27,7 @@ _MODELS = (
     "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
     "folder models, or without one all fighters that ship."
 )
-_BACKEND = "How models run: torch, compiled, onnx (fighter files), or auto: compiled where that is possible."
+_BACKEND = "How models run: torch, compiled, onnx (graphs of the weights), or auto: compiled where that is possible."
 
 
 def serve(

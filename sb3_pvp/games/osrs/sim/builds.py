@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from sb3_pvp.games.osrs.sim import state
 from sb3_pvp.games.osrs.sim.items import DATA, item_named
-from sb3_pvp.games.osrs.sim.java_random import java_string_hash
 
 #: Names of the builds on the wire, in the order of state.py.
 BUILD_NAMES = ("PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED")
@@ -49,23 +47,3 @@ SUPPLIES = _padded(
 )
 #: (7,): the food that fills the inventory.
 FILLERS = np.array([item_named(build["filler"]) for build in _builds], np.int64)
-
-
-def choose_build(agent: str, target: str, options: Sequence[str]) -> str:
-    """Returns the build of a pair under ``randomizeBuild``, one of the names in ``options`` (protocol.md §3.1).
-
-    Both fighters get the same one. It depends on the smallest number among the names, else on the smallest among the
-    words of the names, else on the Java hash of both names. Raises `ValueError` if there are no options.
-    """
-    if not options:
-        raise ValueError("randomBuildOptions is empty: randomizeBuild needs at least one build to choose from")
-    names = [agent, target]
-    words = [word for name in names for word in name.split(" ")]
-    numbers = [int(name) for name in names if _is_number(name)] or [int(word) for word in words if _is_number(word)]
-    # Sorted, so that both fighters of a pair compute the same hash.
-    key = min(numbers) if numbers else java_string_hash("".join(sorted(names)))
-    return options[abs(key) % len(options)]
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch("[0-9]+", text) is not None

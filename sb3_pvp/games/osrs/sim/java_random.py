@@ -16,15 +16,6 @@ _MASK = (1 << 48) - 1
 _MAX_INT = (1 << 31) - 1
 
 
-def java_string_hash(text: str) -> int:
-    """Returns ``String.hashCode()``: a signed 32-bit integer, computed over UTF-16 code units."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8) + low) & 0xFFFFFFFF
-    return value - (1 << 32) if value > _MAX_INT else value
-
-
 @rule
 def seeded(seed: int) -> Generator:
     """Returns a generator in the state of ``new Random(seed)``."""

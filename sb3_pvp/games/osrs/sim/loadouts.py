@@ -15,7 +15,6 @@ from sb3_pvp.games.osrs.sim.builds import (
     SET_LENGTHS,
     SUPPLIES,
     SUPPLIES_SIZE,
-    choose_build,
 )
 from sb3_pvp.games.osrs.sim.compile import rule
 from sb3_pvp.games.osrs.sim.gear_randomisation import Supplies, randomise
@@ -40,7 +39,7 @@ from sb3_pvp.games.osrs.sim.state import (
     Seat,
 )
 
-__all__ = ["BUILD_FIGHT_TYPE", "BUILD_NAMES", "choose_build", "load"]
+__all__ = ["BUILD_FIGHT_TYPE", "BUILD_NAMES", "load"]
 
 #: Super restores that the baseline bot keeps (scripted-bots.md A.0).
 _BASELINE_RESTORES = 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from sb3_pvp.games.osrs.sim.java_random import java_string_hash
-from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES, choose_build
+from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES
 from sb3_pvp.games.osrs.sim.state import AGENT, BASELINE
 
 #: Values of `RESET["fight_type"]` that leave the choice to the loadout or to chance.
@@ -195,3 +195,32 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], know
     for name in ("training", "death_match", "maintain_target_environment"):
         reset[name] = _flag(options, name)
     return cast(np.void, reset)
+
+
+def choose_build(agent: str, target: str, options: Sequence[str]) -> str:
+    """Returns the build of a pair under ``randomizeBuild``, one of the names in ``options`` (protocol.md §3.1).
+
+    Both fighters get the same one. It depends on the smallest number among the names, else on the smallest among the
+    words of the names, else on the Java hash of both names. Raises `ValueError` if there are no options.
+    """
+    if not options:
+        raise ValueError("randomBuildOptions is empty: randomizeBuild needs at least one build to choose from")
+    names = [agent, target]
+    words = [word for name in names for word in name.split(" ")]
+    numbers = [int(name) for name in names if _is_number(name)] or [int(word) for word in words if _is_number(word)]
+    # Sorted, so that both fighters of a pair compute the same hash.
+    key = min(numbers) if numbers else java_string_hash("".join(sorted(names)))
+    return options[abs(key) % len(options)]
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch("[0-9]+", text) is not None
+
+
+def java_string_hash(text: str) -> int:
+    """Returns ``String.hashCode()``: a signed 32-bit integer, computed over UTF-16 code units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8) + low) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sb3_pvp.games.osrs.sim import builds, items, state
-from sb3_pvp.games.osrs.sim.builds import choose_build
+from sb3_pvp.games.osrs.sim.parameters import choose_build
 
 OPTIONS = ["PURE", "ZERKER", "MED"]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from seat_loading import loaded, names
 
 from sb3_pvp.games.osrs.sim import gear_scripts, items, state
-from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES, choose_build
+from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
 from sb3_pvp.games.osrs.sim.items import SLOT, TWO_HANDED
-from sb3_pvp.games.osrs.sim.java_random import java_string_hash
+from sb3_pvp.games.osrs.sim.parameters import choose_build, java_string_hash
 from tests.paths import DATA
 
 RECORDING = DATA / "gear_rolls.jsonl.gz"
