@@ -19,7 +19,7 @@ from sb3_pvp.cli import main
 from sb3_pvp.players import opponents
 from sb3_pvp.players.league import League, MatchLog, MatchRecord, Player
 from sb3_pvp.zoo.runs.resume import LOCK
-from tests.paths import DATA
+from tests.paths import DATA, ROOT
 
 NOBODY = 65534
 LAST = MatchRecord(Player("a"), Player("b"), "won", 0, None, 9, True, 0.0, "last")
@@ -49,6 +49,8 @@ def only_reading(folder: Path) -> Iterator[None]:
     try:
         with pytest.raises(PermissionError):
             (folder / "new").touch()
+        if not os.access(ROOT / "sb3_pvp", os.R_OK, effective_ids=True):
+            pytest.skip("this checkout is in a folder that only its owner may open")
         yield
     finally:
         if is_root:
