@@ -73,7 +73,8 @@ def import_upstream(
         export_fighter(model, output)
     else:
         model.save(output)
-    texts = [str(note.message) for note in notes]
+    # Not those of Python itself, such as that a file elsewhere was not closed.
+    texts = [str(note.message) for note in notes if issubclass(note.category, UserWarning)]
     figures = {
         "model": str(output),
         "game": model.game,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sb3_pvp.games.osrs.sim.compile import callable_rule, rule
-from sb3_pvp.games.osrs.sim.java_random import draw, java_string_hash, seeded
+from sb3_pvp.games.osrs.sim.java_random import draw, seeded
+from sb3_pvp.games.osrs.sim.parameters import java_string_hash
 
 
 @callable_rule
