@@ -24,9 +24,18 @@ class _ReusedMemory:
         super().reset()  # type: ignore[misc]
         self.action_masks = np.ones(self.action_masks.shape, np.bool_)  # SB3 has floats, four times as large
 
-    def add(self: Any, *args: Any, action_masks: NDArray[np.bool_] | None = None) -> None:
+    def add(
+        self: Any,
+        obs: Any,
+        action: NDArray[Any],
+        reward: NDArray[np.float32],
+        episode_start: NDArray[np.bool_],
+        value: Any,
+        log_prob: Any,
+        action_masks: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Adds a step of all environments, see SB3's buffers; ``value`` and ``log_prob`` are tensors."""
-        step, (obs, action, reward, episode_start, value, log_prob) = self.pos, args
+        step = self.pos
         if isinstance(self.observations, dict):
             for key, stored in self.observations.items():
                 stored[step] = np.reshape(obs[key], stored.shape[1:])
