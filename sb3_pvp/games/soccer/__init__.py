@@ -30,9 +30,6 @@ class SoccerGame(Game):
         layout: the name of a layout in `sb3_pvp.games.soccer.layout`.
     """
 
-    #: Decisions after which a match that nobody has won is truncated: 5000 steps of physics.
-    max_ticks = 1000
-
     def __init__(self, name: str, layout: str) -> None:
         self.name, self._layout = name, layout
 

@@ -36,7 +36,8 @@ _TOUCH_REWARD = 0.2
 class SoccerWorld(ArrayWorld):
     """Matches to one goal. A tick is a decision, which lasts `STEPS_PER_DECISION` steps of physics.
 
-    A match that nobody wins goes on; environments truncate it after `sb3_pvp.games.soccer.game.SoccerGame.max_ticks`.
+    A match that nobody wins goes on: Unity's ends after `MAX_STEPS`, which are 1000 decisions, the
+    ``max_episode_ticks`` to give to environments.
 
     Attributes:
         places: of the K agents and of the ball, x and z ``(F, K + 1, 2)``.
