@@ -56,7 +56,7 @@ def request_line(
         model: name of a model or script on the server.
         obs: frames, newest first, ``(frames, features)``; or one frame ``(features,)``. Frames may also be arrays of
             three axes, such as planes.
-        action_masks: bools for each head, as of `sb3_pvp.game.contract.turn.split_mask`.
+        action_masks: bools for each head, as of `sb3_pvp.game.contract.Contract.split_mask`.
         deterministic: take the most likely entry of every head; or one bool per head.
         return_log_prob: ask for the log-probability of the action.
         return_entropy: ask for the entropies of the heads.
