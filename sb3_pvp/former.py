@@ -34,6 +34,7 @@ MODULES = {
     "sb3_pvp.common.schedules.kinds": "sb3_pvp.common.schedules.schedule",
     "sb3_pvp.common.shipped": "sb3_pvp.policies.files.shipped",
     "sb3_pvp.common.value_checks": "sb3_pvp.common.arguments",
+    "sb3_pvp.common.watched_process": "sb3_pvp.common.processes",
     "sb3_pvp.contract": "sb3_pvp.game.contract",
     "sb3_pvp.contract.actions": "sb3_pvp.game.contract.turn",
     "sb3_pvp.distributed": "sb3_pvp.algorithms.actors",

@@ -37,9 +37,9 @@ def num_cores() -> int:
 
 
 def worker_variables() -> dict[str, str]:
-    """Returns the environment variables of a worker process: one core, and modules where this process finds them."""
+    """Returns the variables of a process that has one core, and finds modules where this one does."""
     # Such as a user's own game, which may be in the folder of a script.
-    return {CORES: "1", "PYTHONPATH": path_for_workers()}
+    return {CORES: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path_for_workers()}
 
 
 def give_way(nice: int) -> None:

@@ -15,11 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-STOP_SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
-)  # not on Windows
+from sb3_pvp.common.processes import STOP_SIGNALS
+
 STOPPED = 128 + signal.SIGINT  #: Exit code of a command that was stopped, as of shells after Ctrl-C.
 
 _Handler = Callable[[int, FrameType | None], Any]

@@ -9,11 +9,8 @@ from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
 
-#: Seconds without any progress after which nothing is waited for any longer.
-MAX_SILENCE = 1800.0
-#: What is lost more often than this without any progress in between would be lost for ever.
-MAX_LOSSES = 3
-_LOOK_SECONDS = 0.1
+from sb3_pvp.common.processes import LOOK_SECONDS, MAX_SILENCE
+
 #: Seconds before the first line, and the longest time between two of them.
 _FIRST_LINE, _MOST = 2.0, 60.0
 _num_waits = 0
@@ -63,7 +60,7 @@ def wait_for(
     """
     lines, done, moved_at = ProgressLines(text, total), -1, time.monotonic()
     with waiting():
-        while not futures.wait([future], _LOOK_SECONDS).done:
+        while not futures.wait([future], LOOK_SECONDS).done:
             look()
             if (now := progress()) != done:
                 done, moved_at = now, time.monotonic()

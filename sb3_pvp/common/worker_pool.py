@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -27,13 +28,13 @@ from typing import Any
 import cloudpickle
 
 from sb3_pvp.common.cores import PRIORITY, give_way, is_reversible, renice, worker_variables
+from sb3_pvp.common.processes import MAX_SILENCE, OwnedProcess
 from sb3_pvp.common.stop_signals import leave_to_parent
 from sb3_pvp.common.user_modules import PYTHON, importing_here
-from sb3_pvp.common.waiting import MAX_SILENCE, WaitedTooLong
+from sb3_pvp.common.waiting import WaitedTooLong
 
 #: How often a job is begun that ends its process.
 ATTEMPTS = 2
-_Item = tuple[Future[Any] | None, Any]  #: Of a stream: the job that is over, or else an item.
 _ITEM, _RESULT, _ERROR = "item", "result", "error"  # what a worker replies
 
 
@@ -84,21 +85,22 @@ class WorkerPool:
         See `submit` for what happens if a worker dies. Raises the first exception; `WaitedTooLong` after
         ``max_silence``.
         """
-        items: SimpleQueue[_Item] = SimpleQueue()
+        items: SimpleQueue[tuple[Future[Any] | None, Any]] = SimpleQueue()  # jobs that are over, or else items
         running = [self.submit(function, *part, each=lambda item: items.put((None, item))) for part in parts]
         for future in running:
             future.add_done_callback(lambda future: items.put((future, None)))
-        for _ in running:
-            while (found := self._next(items))[0] is None:
-                yield found[1]
-            found[0].result()
-
-    def _next(self, items: SimpleQueue[_Item]) -> _Item:
-        try:
-            return items.get(timeout=self._max_silence)
-        except Empty:
-            text = f"the worker processes hang: nothing came from them in {self._max_silence:g} seconds"
-            raise WaitedTooLong(text) from None
+        left = len(running)
+        while left:
+            try:
+                ended, item = items.get(timeout=self._max_silence)
+            except Empty:
+                text = f"the worker processes hang: nothing came from them in {self._max_silence:g} seconds"
+                raise WaitedTooLong(text) from None
+            if ended is None:
+                yield item
+            else:
+                ended.result()
+                left -= 1
 
     def result(self, future: Future[Any], patience: float) -> Any:
         """Waits for a future of `submit`; workers are ended as if they had died if it takes longer than ``patience``.
@@ -135,7 +137,7 @@ class _Worker:
 
     def __init__(self, nice: int) -> None:
         self._nice, self._lock, self._is_closed = nice, threading.Lock(), False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: OwnedProcess | None = None
         self._code: int | None = None  # of the last process that has ended
 
     def run(self, jobs: SimpleQueue[_Job | None]) -> None:
@@ -168,7 +170,10 @@ class _Worker:
         with self._lock:
             if self._is_closed:
                 raise EOFError
-            process = self._process = self._process or _start(self._nice)
+            if self._process is None:
+                command = *PYTHON, __name__, str(self._nice)
+                self._process = OwnedProcess(command, worker_variables(), stdout=subprocess.PIPE)
+            process = self._process
         assert process.stdin is not None and process.stdout is not None
         pickle.dump(job.message, process.stdin)
         process.stdin.flush()
@@ -190,21 +195,8 @@ class _Worker:
             self._is_closed |= forever
             process, self._process = self._process, None
         if process is not None:
-            assert process.stdin is not None
-            process.kill()
-            with suppress(OSError):  # closing writes what is left to a pipe without a reader
-                process.stdin.close()
-            self._code = process.wait()
-
-
-def _start(nice: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*PYTHON, __name__, str(nice)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **worker_variables(), "OMP_NUM_THREADS": "1"},
-        start_new_session=True,  # a terminal sends Ctrl-C to all processes of its session
-    )
+            process.close()
+            self._code = process.returncode
 
 
 def _close(jobs: SimpleQueue[_Job | None], workers: list[_Worker]) -> None:
@@ -228,6 +220,8 @@ def _work(nice: int) -> None:
             while True:
                 jobs.put(pickle.load(requests))
         except BaseException:  # the other process has closed the pipe, or is gone
+            with suppress(AttributeError):  # not on Windows
+                os.killpg(0, signal.SIGKILL)  # with what the job has started
             os._exit(1)
 
     threading.Thread(target=receive, daemon=True).start()
@@ -254,8 +248,7 @@ def _replies(message: bytes) -> Iterator[bytes]:
     except BaseException as error:  # also KeyboardInterrupt, by which training is stopped
         text = traceback.format_exc()
         try:
-            reply = cloudpickle.dumps((_ERROR, (error, text)))
-            pickle.loads(reply)  # some exceptions can be pickled, but not read
+            pickle.loads(reply := cloudpickle.dumps((_ERROR, (error, text))))  # some can be written, but not read
         except Exception:
             reply = cloudpickle.dumps((_ERROR, (RuntimeError(f"{type(error).__name__}: {error}"), text)))
         yield reply

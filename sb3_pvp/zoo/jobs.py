@@ -19,11 +19,10 @@ from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import first_error, unknown_name, without_passwords
-from sb3_pvp.common.watched_process import WatchedProcess, is_member, members, result_of, stop
+from sb3_pvp.common.processes import LOOK_SECONDS, SAVING_GRACE, WatchedProcess, is_member, members, result_of, stop
 
 #: Selects all jobs; no job can have this name.
 ALL = "all"
-SAVING_GRACE = 30.0  #: Seconds from SIGTERM to SIGKILL, in which a training ends its step and saves.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -35,7 +34,7 @@ class Job(BaseModel, frozen=True):
     command: list[str]  #: Program and arguments, without passwords.
     folder: str  #: Working directory.
     log: str  #: Path of the file with its output, stdout and stderr.
-    mark: str  #: See `sb3_pvp.common.watched_process.MARK`.
+    mark: str  #: See `sb3_pvp.common.processes.MARK`.
     started_at: float
     pid: int | None = None  #: The process that supervises the command; ``None``: not started yet.
     stopped_at: float | None = None  #: When `Jobs.stop` was called for it, if it was.
@@ -105,8 +104,7 @@ class Jobs:
             # Recorded before it starts: if this process is killed now, the job can still be found by its mark.
             self._write([*jobs, job])
             log.write_bytes(b"")
-            # Unbuffered, so that output appears in the log at once.
-            process = WatchedProcess(command, log, {"PYTHONUNBUFFERED": "1"}, mark=mark)
+            process = WatchedProcess(command, log, {}, mark=mark)
             job = job.model_copy(update={"pid": process.pid})
             self._write([*jobs, job])
         return job
@@ -146,7 +144,7 @@ class Jobs:
     def wait(self, job: Job) -> Status:
         """Waits until a job has ended, and returns its status."""
         while self.is_running(job):
-            time.sleep(0.1)
+            time.sleep(LOOK_SECONDS)
         return self.status(job)
 
     def follow(self, job: Job, start: int = 0) -> Iterator[bytes]:
@@ -159,7 +157,7 @@ class Jobs:
                 while chunk := file.read(1 << 16):
                     yield chunk
                 if is_running:
-                    time.sleep(0.2)
+                    time.sleep(LOOK_SECONDS)
 
     def _read(self) -> list[Job]:
         try:

@@ -117,10 +117,10 @@ def test_a_real_training_with_workers(jobs: Jobs) -> None:
     (status,) = jobs.find("NhEnv")
     log = Path(status.job.log)
     wait_until(lambda: "total_timesteps" in log.read_text())
-    from sb3_pvp.common.watched_process import members
+    from sb3_pvp.common.processes import members
 
     processes = members(status.job.mark)
     assert len(processes) >= 4  # supervisor, training, two workers
     assert run("jobs", "stop", "NhEnv") == 0
-    assert not any(is_alive(process.pid) for process in processes)
+    assert not any(map(is_alive, processes))
     assert jobs.find("NhEnv")[0].state == "stopped"

@@ -18,7 +18,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in its only entry, instead of that of the machine."""
     now = [100.0]
     monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(waiting, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.0)
     return now
 
 

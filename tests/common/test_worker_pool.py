@@ -102,17 +102,27 @@ def test_the_job_of_a_dead_worker_is_done_again_once(pool: WorkerPool, tmp_path:
         pool.submit(lambda: os.kill(os.getpid(), signal.SIGKILL)).result()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sessions")
+def test_what_a_job_has_started_ends_with_its_worker() -> None:
+    def start() -> int:
+        return subprocess.Popen(["sleep", "600"]).pid
+
+    with closing(WorkerPool(1, "commands")) as made:
+        started = psutil.Process(made.submit(start).result())
+    started.wait(60)
+
+
 SCRIPT = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 from sb3_pvp.common.worker_pool import WorkerPool
 pool = WorkerPool(1, "commands")
 def work():
-    import os
-    yield os.getpid()
+    import os, subprocess
+    yield os.getpid(), subprocess.Popen(["sleep", "600"]).pid
     time.sleep(600)
-for pid in pool.stream(work, [()]):
-    print(pid, flush=True)
+for pids in pool.stream(work, [()]):
+    print(*pids, flush=True)
 """
 
 
@@ -123,9 +133,9 @@ def test_workers_end_with_their_parent(number: int) -> None:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", SCRIPT], **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
-        worker = psutil.Process(int(process.stdout.readline()))
+        workers = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         process.send_signal(number)
-        worker.wait(60)
+        assert not psutil.wait_procs(workers, 60)[1], "a worker, and what its job has started"
         assert process.wait(60) != 0
         assert process.stderr.read().count("Traceback") == (number == signal.SIGINT)
 

@@ -31,9 +31,9 @@ from sb3_pvp.algorithms.actors.fleet import (
     part_of,
 )
 from sb3_pvp.common.atomic_files import own_prefix, sweep
+from sb3_pvp.common.processes import MAX_SILENCE
 from sb3_pvp.common.stop_signals import without_hangup
 from sb3_pvp.common.user_modules import safe_path
-from sb3_pvp.common.waiting import MAX_SILENCE
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import WorldError
 

@@ -30,7 +30,7 @@ from sb3_pvp.algorithms.actors.fleet import (
 )
 from sb3_pvp.algorithms.actors.remote_actor import Learner, ModelFiles, RemoteActor
 from sb3_pvp.common.arguments import AT_LEAST_0, COUNT
-from sb3_pvp.common.waiting import MAX_LOSSES
+from sb3_pvp.common.processes import MAX_LOSSES
 from sb3_pvp.game import WorldError
 
 #: Seconds between looks for actors that hang, and until the user is told what a start waits for.

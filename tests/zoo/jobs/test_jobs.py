@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.common import watched_process
+from sb3_pvp.common import processes
 from sb3_pvp.zoo.jobs import Jobs
 from tests.zoo.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
 
@@ -196,7 +196,7 @@ def waitpid(pid, options):
     return found
 os.waitpid = waitpid
 os.environ["SB3_PVP_JOB"] = "a-mark-of-this-test"
-runpy.run_path({watched_process.__file__!r})["_watch"]({str(tmp_path / "result.json")!r}, "1", "sh", "-c", "exit 3")
+runpy.run_path({processes.__file__!r})["_watch"]({str(tmp_path / "result.json")!r}, "1", "sh", "-c", "exit 3")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
     assert json.loads((tmp_path / "result.json").read_text())["exit_code"] == 3

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sb3_pvp.common.processes import OwnedProcess
 from sb3_pvp.games.osrs.remote.guard_process import LOGGED_IN, LOGGED_OUT, LOGGING_IN
 from sb3_pvp.games.osrs.remote.journal import Journal
 
@@ -29,7 +30,7 @@ class Guard:
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
         self._journal: Journal | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: OwnedProcess | None = None
         self._watched: set[str] = set()
 
     def watch(self, agent_id: str) -> None:
@@ -63,24 +64,22 @@ class Guard:
         journal, self._journal = self._journal, None
         if journal is not None:
             journal.close(remove=not self._watched)
-        if process is None or process.stdin is None:
+        if process is None:
             return
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+        process.request_stop()
         if not self._watched:
             process.kill()
         # Not longer: it may take minutes where agents cannot be logged out yet.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_CLOSE_TIMEOUT)
 
-    def _start(self, journal: Journal) -> subprocess.Popen[bytes]:
+    def _start(self, journal: Journal) -> OwnedProcess:
         arguments = [os.getpid(), *self._server, journal.descriptor, journal.path]
         # -I and -S, without site-packages and the user's settings: starts in a fraction of the time.
-        return subprocess.Popen(
+        return OwnedProcess(
             [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, arguments)],
-            stdin=subprocess.PIPE,
+            {},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[journal.descriptor],  # Keeps the journal's lock while the guard lives.
-            start_new_session=True,  # So that Ctrl-C does not reach it.
         )

@@ -10,15 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from sb3_pvp.common.watched_process import WatchedProcess
+from sb3_pvp.common.processes import LOOK_SECONDS, SAVING_GRACE, WatchedProcess
 from sb3_pvp.games.osrs.remote.address import DEFAULT_PORT, PORT_VARIABLE, SCHEME
 from sb3_pvp.games.osrs.remote.client_errors import RemoteError
 
 HOST = "127.0.0.1"
 DEFAULT_GAME_PORT = 43595
-#: Seconds that a server has to end after SIGTERM, before it is killed.
-GRACE = 10.0
-POLL_SECONDS = 0.2
 #: Lines of the log in the error of a server that does not come up.
 LAST_LINES = 15
 
@@ -103,7 +100,7 @@ class RspsServer:
         if _accepts_connections(self.port):  # Else another server would be taken for this one.
             raise RemoteError(f"port {self.port} is in use: is a server running already? Give another port, or 0")
         self.log_file.write_bytes(b"")
-        self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, GRACE)
+        self._process = WatchedProcess(self._command, self.log_file, self.environment, self._cwd, SAVING_GRACE)
         try:
             self._wait_until_it_listens(self._process)
         except BaseException:  # Also after Ctrl-C: `__exit__` is not called if `__enter__` fails.
@@ -146,7 +143,7 @@ class RspsServer:
             elif listens:
                 return
             else:
-                time.sleep(POLL_SECONDS)
+                time.sleep(LOOK_SECONDS)
                 continue
             raise RemoteError(self.with_log(f"the server did not come up on port {self.port}: {reason}"))
 

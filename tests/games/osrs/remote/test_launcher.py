@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("REMOTE_ENV_PORT", "GAME_PORT", "SYNC_TRAINING", "TICK_RATE", "TRAIN", "RUN_EVAL_BOTS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(launcher, "GRACE", 0.5)
+    monkeypatch.setattr(launcher, "SAVING_GRACE", 0.5)
     (tmp_path / "listener.py").write_text(_LISTENER)
     return tmp_path
 
@@ -130,7 +130,7 @@ def test_everything_that_was_started_is_stopped(end: str) -> None:
 _USER = """
 import sys, time
 from sb3_pvp.games.osrs.remote import RspsServer, launcher
-launcher.GRACE = 0.2
+launcher.SAVING_GRACE = 0.2
 with RspsServer(["sh", "start.sh"], port=0, log_file="log") as server:
     print("ready", flush=True)
     if sys.argv[1] == "error":

@@ -40,7 +40,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(launcher, "GRACE", 0.5)
+    monkeypatch.setattr(launcher, "SAVING_GRACE", 0.5)
     (tmp_path / "server.py").write_text(_SERVER)
     return tmp_path / "sb3_pvp" / "servers"
 
