@@ -34,8 +34,8 @@ def bench_actors(
     n_envs: Annotated[int, typer.Option(min=8, help="Number of fights.")] = 256,
     n_steps: Annotated[int, typer.Option(min=1, help="Steps of each fight in a rollout.")] = 32,
     actors: Annotated[int, typer.Option(min=1, help="Number of actors.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Wall-clock seconds of a turn in one process.")] = 10.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each way.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Wall-clock seconds of a turn in one process.")] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Time complete training against eight snapshots: in one process, and with actors.
@@ -63,7 +63,7 @@ def _trainings(
     first = _model(arguments, 64, n_steps=64)
     paths = [folder / f"main_{number}_steps.zip" for number in range(SNAPSHOTS)]
     for path in paths:
-        first.learn(4 * 64 * 64, reset_num_timesteps=False)
+        first.learn(64 * 64, reset_num_timesteps=False)
         first.save(path)
     for way, settings in WAYS.items():
         own = settings | ({"actors": actors} if settings else {})

@@ -170,10 +170,7 @@ class _Worker:
         with self._lock:
             if self._is_closed:
                 raise EOFError
-            if self._process is None:
-                command = *PYTHON, __name__, str(self._nice)
-                self._process = OwnedProcess(command, worker_variables(), stdout=subprocess.PIPE)
-            process = self._process
+            process = self._process = self._process or _start(self._nice)
         assert process.stdin is not None and process.stdout is not None
         pickle.dump(job.message, process.stdin)
         process.stdin.flush()
@@ -199,6 +196,10 @@ class _Worker:
             self._code = process.returncode
 
 
+def _start(nice: int) -> OwnedProcess:
+    return OwnedProcess((*PYTHON, __name__, str(nice)), worker_variables(), stdout=subprocess.PIPE)
+
+
 def _close(jobs: SimpleQueue[_Job | None], workers: list[_Worker]) -> None:
     for worker in workers:
         worker.end(forever=True)
@@ -209,8 +210,7 @@ def _work(nice: int) -> None:
     """Does jobs from stdin, one after another, until that is closed; replies to stdout."""
     leave_to_parent()
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what jobs print must not get among the replies
     give_way(nice)
     jobs: SimpleQueue[bytes] = SimpleQueue()

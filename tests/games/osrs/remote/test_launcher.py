@@ -162,7 +162,7 @@ def test_the_process_in_between_may_be_killed() -> None:
     with RspsServer(script("wait"), port=0, log_file="log") as server:
         pids = logged_pids(server.log_file)
         assert server._process is not None
-        server._process._process.kill()
+        server._process.kill()
     assert not any(map(is_alive, pids.values()))
 
 

@@ -134,7 +134,7 @@ def test_a_forked_process_leaves_the_server_alone() -> None:
     server = OwnServer(settings())
     child = os.fork()
     if not child:
-        server._server._process._process.poll()  # type: ignore[union-attr]  # in a child it seems to have ended
+        server._server._process.poll()  # type: ignore[union-attr]  # in a child it seems to have ended
         server.keep_running()
         server.close()
         os._exit(0)
