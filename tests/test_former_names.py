@@ -74,6 +74,7 @@ RENAMED = {
     "sb3_pvp.serving.workers.Worker": "sb3_pvp.common.worker_pool.WorkerPool",
     "sb3_pvp.serving.workers.Workers": "sb3_pvp.serving.batching.Batcher",
     "sb3_pvp.zoo.resume.league_of": "sb3_pvp.players.league.league.league_of",
+    "sb3_pvp.zoo.sweeps.manager.SweepingManager": "sb3_pvp.zoo.sweeps.sweep.Sweep",
     "sb3_pvp.zoo.sweeps.study.Settings": "sb3_pvp.zoo.sweeps.study.StudySettings",
 }
 #: What went without a successor.
@@ -90,6 +91,7 @@ GONE = {
     "sb3_pvp.policies.fighter_files.read_sb3_zip",
     "sb3_pvp.policies.restricted_pickle.Name",
     "sb3_pvp.zoo.jobs.last_lines",
+    "sb3_pvp.cli.sweep.wandb",
     "sb3_pvp.zoo.sweeps.report.counts",
     "sb3_pvp.zoo.sweeps.report.write_report",
     *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("push", "record_training")),
@@ -116,6 +118,7 @@ FIRST |= {
     "sb3_pvp.game.contract.agents",
     "sb3_pvp.game.contract.shapes",
     "sb3_pvp.zoo.sweeps.study_report",
+    "sb3_pvp.zoo.sweeps.sweeping_manager",
 }
 
 

@@ -100,7 +100,7 @@ def train(arguments: list[str] | None = None) -> Path | None:
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
-    * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
+    * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` `sb3_pvp.zoo.sweeps.sweep`.
 
     Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
     invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
@@ -258,7 +258,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST
-    from sb3_pvp.zoo.sweeps.sweeping_manager import add_options
+    from sb3_pvp.zoo.sweeps.sweep import add_options
 
     parser = _stock_parser("train")
     add = parser.add_argument_group("sb3-pvp").add_argument
