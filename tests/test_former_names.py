@@ -23,6 +23,7 @@ from tests.paths import DATA, ROOT
 NAMES: dict[str, list[str]] = json.loads((DATA / "second_edition" / "names.json").read_text())
 #: What has another name today, or left a module that is still there; no file of users names these.
 RENAMED = {
+    "sb3_pvp.callbacks.evaluations.EvaluationCallback": "sb3_pvp.callbacks.evaluations.WinRateEvalCallback",
     "sb3_pvp.callbacks.plots.Metric": "sb3_pvp.matches.curves.CurveMetric",
     "sb3_pvp.callbacks.self_play.Source": "sb3_pvp.callbacks.self_play.OpponentSource",
     "sb3_pvp.cli.fights.score_model": "sb3_pvp.matches.scoring.score_model",
@@ -79,6 +80,10 @@ RENAMED = {
 }
 #: What went without a successor.
 GONE = {
+    "sb3_pvp.callbacks.episodes.EpisodeMetricsCallback",
+    *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("Reference", "ReferenceRatingCallback")),
+    *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("read_references", "sample_references")),
+    "sb3_pvp.callbacks.fight_metrics.RewardTrackerCallback",
     "sb3_pvp.cli.jobs.cleanup",
     "sb3_pvp.cli.jobs.tensorboard",
     "sb3_pvp.cli.sweep.report",
