@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -99,8 +98,8 @@ class WinRateEvalCallback(base.PvpCallback):
 
     In the background, a worker process fights with a copy of the learner while the training goes on, and results are
     recorded at the start of the first rollout after their arrival. The next evaluation waits for the last one, and so
-    does the end of training: the worker gives way no more then. A checkpoint contains an evaluation that is under way,
-    which is played again when the run resumes.
+    does the end of training. A checkpoint contains an evaluation that is under way, which is played again when the run
+    resumes.
 
     Args:
         opponents: names of bots and fighters, paths of models, players of the run's league such as ``"main@0"``, and
@@ -238,7 +237,6 @@ class WinRateEvalCallback(base.PvpCallback):
             self._record_played(plan, dict(play_elsewhere(*given)))
             return
         self._pool = self._pool or WorkerPool(1, "evaluation")
-        self._pool.hurry(False)
         played = dict[int, dict[str, Any]]()
         future = self._pool.submit(play_elsewhere, *given, each=lambda found: played.setdefault(*found))
         self._pending = Pending(plan, future, played)
@@ -248,14 +246,13 @@ class WinRateEvalCallback(base.PvpCallback):
 
     def _finish(self, wait: bool) -> None:
         """Records the evaluation in the background, if there is one, when it is over; a signal leaves it pending."""
-        pending, pool = self._pending, self._pool
-        if pending is None or pool is None or not (wait or pending.future.done()):
+        pending = self._pending
+        if pending is None or not (wait or pending.future.done()):
             return
         plan, future, played = pending
         text = f"waiting for the evaluation after {plan.steps} steps (Ctrl-C ends this)"
         try:
-            # Hurry again and again: the worker may be just starting.
-            wait_for(future, text, played.__len__, len(plan.choices), partial(pool.hurry, True))
+            wait_for(future, text, played.__len__, len(plan.choices))
             self._pending = None
             future.result()
         except (WorkerDied, WaitedTooLong) as error:  # not worth the training

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ class LatePool:
     """In place of a pool: jobs are done in this process, when somebody waits for them."""
 
     submitted: int = 0
+    jobs: ClassVar[dict[Future[Any], Callable[[], None]]] = {}
 
     def __init__(self, size: int, kind: str) -> None:
         assert (size, kind) == (1, "evaluation")
-        self.jobs: list[Callable[[], None]] = []
 
     def submit(self, function: Any, *args: Any, each: Any) -> Future[Any]:
         future = Future[Any]()
@@ -53,13 +53,9 @@ class LatePool:
             except WorkerDied as error:
                 future.set_exception(error)
 
-        self.jobs.append(work)
+        LatePool.jobs[future] = work
         LatePool.submitted += 1
         return future
-
-    def hurry(self, is_waited_for: bool) -> None:
-        while is_waited_for and self.jobs:
-            self.jobs.pop(0)()
 
     def close(self) -> None:
         pass
@@ -69,6 +65,7 @@ class LatePool:
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluations, "WorkerPool", LatePool)
     monkeypatch.setattr(LatePool, "submitted", 0)
+    monkeypatch.setattr(evaluations, "wait_for", lambda future, *_: LatePool.jobs.pop(future)())
 
 
 def test_results_and_training_are_the_same_as_without(tmp_path: Path) -> None:
