@@ -16,6 +16,7 @@ from sb3_pvp.callbacks import (
     self_play,
 )
 from sb3_pvp.callbacks.exploiters import callback as exploiters
+from sb3_pvp.callbacks.exploiters import exploitability_callback
 from sb3_pvp.envs.measures import metrics_of
 from sb3_pvp.game import HOME_GAME, Game, find_game
 from sb3_pvp.game.arrays import OutcomeRewards
@@ -66,6 +67,7 @@ SOURCES = {
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league_callback.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
+    "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
     "`ActionLimitCallback`": action_limit.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,

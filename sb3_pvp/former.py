@@ -128,6 +128,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 #: Former names of callbacks in configurations and saved runs.
 CALLBACKS = {
+    "sb3_pvp.exploiters.ExploitabilityCallback": "sb3_pvp.callbacks.ExploitabilityCallback",
     "sb3_pvp.exploiters.ExploiterCallback": "sb3_pvp.callbacks.ExploiterCallback",
 }
 #: Callbacks whose work others do by now: configurations and saved runs may still list them.

@@ -80,9 +80,6 @@ RENAMED = {
 }
 #: What went without a successor.
 GONE = {
-    "sb3_pvp.cli.league.export",
-    *(f"sb3_pvp.selfplay.leaderboard.{name}" for name in ("as_json", "as_markdown")),
-    "sb3_pvp.exploiters.exploitability_callback",
     "sb3_pvp.callbacks.episodes.EpisodeMetricsCallback",
     *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("Reference", "ReferenceRatingCallback")),
     *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("read_references", "sample_references")),

@@ -8,7 +8,7 @@ from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.episodes import EpisodeLogCallback
 from sb3_pvp.callbacks.evaluations import WinRateEvalCallback
-from sb3_pvp.callbacks.exploiters import ExploiterCallback
+from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
@@ -23,6 +23,7 @@ __all__ = [
     "EarlyStoppingCallback",
     "EloCallback",
     "EpisodeLogCallback",
+    "ExploitabilityCallback",
     "ExploiterCallback",
     "FightMetricsCallback",
     "LeagueCallback",

@@ -15,7 +15,7 @@ from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
-from sb3_pvp.players.league.leaderboard import as_csv, snapshot_standings
+from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
 from sb3_pvp.players.league.players import evenly_spread
 from sb3_pvp.players.opponents import SELF_PLAY
 from sb3_pvp.policies.files.model_files import save_weights
@@ -153,7 +153,7 @@ class LeagueCallback(base.PvpCallback):
     def _publish(self) -> None:
         league = self._league
         standings = league.leaderboard()
-        write_atomically(league.folder / "leaderboard.csv", as_csv(standings))
+        write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
         for name, figure in (("payoff", plot_payoff(league, standings)), ("ratings", plot_ratings(standings))):
             with replacing(league.folder / f"{name}.png") as path:
                 figure.savefig(path, dpi=100)

@@ -13,7 +13,7 @@ from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.common.arguments import Flag, OptionalPath, checked
 from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.players.league import LEARNER, League, Player, Standing
-from sb3_pvp.players.league.leaderboard import COLUMNS, as_csv, snapshot_standings
+from sb3_pvp.players.league.leaderboard import COLUMNS, FORMATS, snapshot_standings
 from sb3_pvp.players.league.league import LEAGUE
 from sb3_pvp.policies.files.model_files import steps_of
 
@@ -103,7 +103,7 @@ class WandbArtifactsCallback(PvpCallback):
         wandb, run = self._wandb, self._wandb.run
         artifact = wandb.Artifact(f"leaderboard-{run.id}", type="leaderboard")
         with artifact.new_file("leaderboard.csv") as file:
-            file.write(as_csv(standings))
+            file.write(FORMATS["csv"](standings))
         run.log_artifact(artifact)
         rows = [[Player.parse(each.player).step, *(getattr(each, name) for name in COLUMNS)] for each in standings]
         curves = [[each.rating for _, each in own], [each.elo for _, each in own]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.tables import AsJson, print_result
+from sb3_pvp.cli.tables import AsJson, OutFile, print_result, write
 from sb3_pvp.cli.usage import (
     OLDER_NAMES,
     GameName,
@@ -22,10 +22,10 @@ from sb3_pvp.cli.usage import (
     say_processes,
     use_one_thread,
 )
-from sb3_pvp.common.errors import refusals
+from sb3_pvp.common.errors import refusals, require_known
 from sb3_pvp.game import game_reference
 from sb3_pvp.players.league import League, Payoff, Player, check_anchors
-from sb3_pvp.players.league.leaderboard import as_table
+from sb3_pvp.players.league.leaderboard import FORMATS, as_table
 from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
 from sb3_pvp.players.league.players import evenly_spread
 
@@ -58,6 +58,18 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
     kept, ratings = opened.recompute(), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "identical": kept == IDENTICAL, "kept": kept}
     print_result(figures, f"{folder}: recomputed the ratings of {ratings.position} matches: {VERDICTS[kept]}", as_json)
+
+
+@league.command("export")
+def export(
+    folder: Folder,
+    form: Annotated[str, typer.Option("--format", help="Format: csv, json, markdown or table.")] = "csv",
+    out: OutFile = None,
+    rollouts: Rollouts = False,
+) -> None:
+    """Export the leaderboard."""
+    require_known("format", form, FORMATS)
+    write(FORMATS[form](League.existing(folder).leaderboard(rollouts)), out)
 
 
 @league.command("play", context_settings=OLDER_NAMES)

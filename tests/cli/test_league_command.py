@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +51,7 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_single_rollouts_are_shown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     League.existing(folder).add(NEW, lambda path: path.write_text("a model"))
     assert [one["player"] for one in as_json(capsys, "show", folder)["players"]] == ["main@128"]
+    assert run(capsys, "export", folder, "--format", "markdown").count("| main@") == 1
 
 
 def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,13 +80,22 @@ def test_a_league_whose_matches_are_gone_is_refused(folder: Path, capsys: pytest
     League.existing(folder).save_ratings()
     (folder / "matches.sqlite").unlink()
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    for command in ("show", "recompute"):
+    for command in ("show", "recompute", "export"):
         assert "has lost its matches" in run(capsys, command, folder, code=2)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 def test_the_folder_of_a_run_will_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "show", folder.parent) == run(capsys, "show", folder)
+
+
+def test_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "export", folder, "--rollouts"))))
+    assert [row["player"] for row in rows] == ["main@128", "main@64"]
+    assert run(capsys, "export", folder, "--rollouts", "--format", "markdown").count("| main@") == 2
+    out = tmp_path / "board.json"
+    assert run(capsys, "export", folder, "--rollouts", "--format", "json", "-o", out) == ""
+    assert float(rows[0]["rating"]) == json.loads(out.read_text())[0]["rating"]
 
 
 def test_play_and_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,6 +188,8 @@ def test_rating_takes_models_from_all_over_the_training(
     [
         (["show", "."], "holds no league"),
         (["recompute", "league.json"], "holds no league"),
+        (["export", "{league}", "--format", "xml"], "unknown format 'xml'"),
+        (["export", "{league}", "-o", "{league}"], "directory"),
         (["play", "{league}", "main@64", "baseline"], "main@64 has no model"),
         (["play", "{league}", "noop", "a b"], "player's name"),
         (["play", "{league}", "noop", "scripted", "--world", "moon"], "moon"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 
 from sb3_pvp.players.league.players import Player
 from sb3_pvp.players.league.ratings import Ratings
@@ -55,6 +56,11 @@ def snapshot_standings(standings: Sequence[Standing], name: str) -> list[tuple[i
     return sorted(((player.age, each) for player, each in players if player.name == name), key=lambda pair: pair[0])
 
 
+def as_json(standings: Sequence[Standing]) -> str:
+    """Formats a leaderboard as a JSON list of objects, in full precision."""
+    return json.dumps([asdict(standing) for standing in standings], indent=1) + "\n"
+
+
 def as_csv(standings: Sequence[Standing]) -> str:
     """Formats a leaderboard as CSV with a header, in full precision; missing values are empty cells."""
     text = io.StringIO()
@@ -62,11 +68,22 @@ def as_csv(standings: Sequence[Standing]) -> str:
     return text.getvalue()
 
 
+def as_markdown(standings: Sequence[Standing]) -> str:
+    """Formats a leaderboard as a Markdown table, rounded."""
+    header, *lines = _cells(standings)
+    rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def as_table(standings: Sequence[Standing]) -> str:
     """Formats a leaderboard as plain text in aligned columns, rounded."""
     rows = _cells(standings)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
+
+
+#: Formatting functions by name.
+FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}
 
 
 def _cells(standings: Sequence[Standing]) -> list[list[str]]:

@@ -15,7 +15,7 @@ import pytest
 from matches import match
 
 from sb3_pvp.players.league import League, Player, Prioritised, Uniform, check_anchors
-from sb3_pvp.players.league.leaderboard import COLUMNS, as_csv, as_table
+from sb3_pvp.players.league.leaderboard import COLUMNS, FORMATS
 from sb3_pvp.players.league.league import ABSENT, DIFFERENT, IDENTICAL
 
 BOT = Player("baseline")
@@ -246,10 +246,13 @@ def test_leaderboard_as_data_and_text(tmp_path: Path) -> None:
     assert last.win_rate == 0.375 and unrated.games == 0 and unrated.win_rate is None
     assert first.low < first.rating < first.high and first.elo > last.elo and first.mu > last.mu
     assert unrated.elo == first.elo  # it would enter as strong as its predecessor
-    rows = list(csv.DictReader(io.StringIO(as_csv(standings))))
+    text = {name: form(standings) for name, form in FORMATS.items()}
+    assert [row["player"] for row in json.loads(text["json"])] == [one.player for one in standings]
+    rows = list(csv.DictReader(io.StringIO(text["csv"])))
     assert tuple(rows[0]) == COLUMNS and float(rows[0]["elo"]) == first.elo and rows[1]["win_rate"] == ""
-    assert len({len(line) for line in as_table(standings).splitlines()}) == 1
-    assert as_csv([]).count("\n") == 1
+    assert text["markdown"].count("\n") == 5 and text["markdown"].startswith("| player | rating |")
+    assert len({len(line) for line in text["table"].splitlines()}) == 1
+    assert FORMATS["csv"]([]).count("\n") == 1
 
 
 def test_the_package_needs_no_learning_library() -> None:
