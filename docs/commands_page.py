@@ -36,7 +36,7 @@ newest fighter in a window (`pip install "sb3-pvp[render]"`).""",
 
 CONCLUSION = """## Other programs
 
-`python -m sb3_pvp.zoo train|enjoy|record_video|plots` are rl-zoo3's commands with the games of this package.
+`python -m sb3_pvp.zoo train|enjoy|record_video` are rl-zoo3's commands with the games of this package.
 `python -m benchmarks
 world|rollout|train|acting|peers|server|faults|walks|learning_curves|rock_paper_scissors` are the benchmarks, in a
 checkout; `-h` lists their options. `peers` installs other projects, each into a virtual

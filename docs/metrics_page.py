@@ -63,15 +63,12 @@ def fight_metrics(game: Game) -> dict[str, str]:
 SOURCES = {
     "The algorithm `sb3_pvp.PvpPPO`": ppo.METRICS,
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
-    "`FightMetricsCallback`; the tags `rewards/` also alone, by `RewardTrackerCallback`": fight_metrics(
-        find_game(HOME_GAME)
-    ),
+    "`FightMetricsCallback`": fight_metrics(find_game(HOME_GAME)),
     "`SelfPlayCallback`": self_play.METRICS,
     "`LeagueCallback`": league_callback.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,
-    "`ReferenceRatingCallback`": evaluations.REFERENCE_METRICS,
     "`ActionLimitCallback`": action_limit.METRICS,
     "`NoveltyRewardCallback`": novelty.METRICS,
     "`OutcomePredictorCallback`": outcome_predictor_callback.METRICS,

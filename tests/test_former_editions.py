@@ -218,8 +218,8 @@ def test_schedules_stand_where_they_stood(edition: Path) -> None:
 @pytest.mark.parametrize("folder", [NH_RUN, "own_league"])
 def test_a_league_shows_the_ratings_that_it_had(copied: Path, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     then = json.loads((copied / f"{Path(folder).name}.json").read_text(encoding="utf-8"))
-    sb3_pvp("league", "export", copied / folder, "--rollouts", "--format", "json")
-    now = json.loads(capsys.readouterr().out)
+    sb3_pvp("league", "show", copied / folder, "--rollouts", "--json")
+    now = json.loads(capsys.readouterr().out)["players"]
     assert [each.pop("player") for each in now] == [each.pop("player") for each in then]
     for each in now:
         assert each.pop("exploitability") is None, "nothing has measured it"

@@ -23,6 +23,7 @@ from tests.paths import DATA, ROOT
 NAMES: dict[str, list[str]] = json.loads((DATA / "second_edition" / "names.json").read_text())
 #: What has another name today, or left a module that is still there; no file of users names these.
 RENAMED = {
+    "sb3_pvp.callbacks.evaluations.EvaluationCallback": "sb3_pvp.callbacks.evaluations.WinRateEvalCallback",
     "sb3_pvp.callbacks.plots.Metric": "sb3_pvp.matches.curves.CurveMetric",
     "sb3_pvp.callbacks.self_play.Source": "sb3_pvp.callbacks.self_play.OpponentSource",
     "sb3_pvp.cli.fights.score_model": "sb3_pvp.matches.scoring.score_model",
@@ -74,10 +75,16 @@ RENAMED = {
     "sb3_pvp.serving.workers.Worker": "sb3_pvp.common.worker_pool.WorkerPool",
     "sb3_pvp.serving.workers.Workers": "sb3_pvp.serving.batching.Batcher",
     "sb3_pvp.zoo.resume.league_of": "sb3_pvp.players.league.league.league_of",
+    "sb3_pvp.zoo.sweeps.manager.SweepingManager": "sb3_pvp.zoo.sweeps.sweep.Sweep",
     "sb3_pvp.zoo.sweeps.study.Settings": "sb3_pvp.zoo.sweeps.study.StudySettings",
 }
 #: What went without a successor.
 GONE = {
+    "sb3_pvp.callbacks.episodes.EpisodeMetricsCallback",
+    *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("Reference", "ReferenceRatingCallback")),
+    *(f"sb3_pvp.callbacks.evaluations.{name}" for name in ("read_references", "sample_references")),
+    "sb3_pvp.callbacks.fight_metrics.RewardTrackerCallback",
+    "sb3_pvp.serving.client.AsyncClient",
     "sb3_pvp.cli.jobs.cleanup",
     "sb3_pvp.cli.jobs.tensorboard",
     "sb3_pvp.cli.sweep.report",
@@ -90,9 +97,10 @@ GONE = {
     "sb3_pvp.policies.fighter_files.read_sb3_zip",
     "sb3_pvp.policies.restricted_pickle.Name",
     "sb3_pvp.zoo.jobs.last_lines",
+    "sb3_pvp.cli.sweep.wandb",
     "sb3_pvp.zoo.sweeps.report.counts",
     "sb3_pvp.zoo.sweeps.report.write_report",
-    *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("push", "record_training")),
+    *(f"sb3_pvp.zoo.front_ends.{name}" for name in ("plots", "push", "record_training")),
     "sb3_pvp.presets.validation.checked_env",
     "sb3_pvp.zoo.manager.replaced",
     "sb3_pvp.zoo.resume.LastCallback",
@@ -116,6 +124,7 @@ FIRST |= {
     "sb3_pvp.game.contract.agents",
     "sb3_pvp.game.contract.shapes",
     "sb3_pvp.zoo.sweeps.study_report",
+    "sb3_pvp.zoo.sweeps.sweeping_manager",
 }
 
 

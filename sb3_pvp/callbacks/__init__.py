@@ -6,10 +6,10 @@ Invalid arguments raise `ValueError` at once; what does not fit the model, envir
 from sb3_pvp.callbacks.action_limit import ActionLimitCallback
 from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
-from sb3_pvp.callbacks.episodes import EpisodeLogCallback, EpisodeMetricsCallback
-from sb3_pvp.callbacks.evaluations import ReferenceRatingCallback, WinRateEvalCallback
+from sb3_pvp.callbacks.episodes import EpisodeLogCallback
+from sb3_pvp.callbacks.evaluations import WinRateEvalCallback
 from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
-from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback, RewardTrackerCallback
+from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observations_callback import ObservationMetricsCallback
@@ -23,7 +23,6 @@ __all__ = [
     "EarlyStoppingCallback",
     "EloCallback",
     "EpisodeLogCallback",
-    "EpisodeMetricsCallback",
     "ExploitabilityCallback",
     "ExploiterCallback",
     "FightMetricsCallback",
@@ -33,8 +32,6 @@ __all__ = [
     "ObservationMetricsCallback",
     "OutcomePredictorCallback",
     "ProgressCallback",
-    "ReferenceRatingCallback",
-    "RewardTrackerCallback",
     "SelfPlayCallback",
     "WandbArtifactsCallback",
     "WinRateEvalCallback",

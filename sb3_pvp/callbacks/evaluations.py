@@ -1,28 +1,25 @@
-"""Evaluates the learner against fixed opponents: win rates, and a rating among references (self-play.md §5, §6)."""
+"""Evaluates the learner against fixed opponents: win rates, and a rating among them (self-play.md §5, §6)."""
 
 from __future__ import annotations
 
 import csv
-import json
-import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
-import numpy as np
-from pydantic import InstanceOf, SkipValidation
+from pydantic import SkipValidation
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.common.arguments import NUMBER, Flag, Kind, NonNegativeInt, OptionalPath, PositiveInt, checked
+from sb3_pvp.common.arguments import NUMBER, Flag, Kind, OptionalMapping, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.cores import num_cores
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.waiting import ProgressLines, WaitedTooLong, wait_for, waiting
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.matches.evaluation import (
@@ -33,13 +30,13 @@ from sb3_pvp.matches.evaluation import (
     play_elsewhere,
     wilson_interval,
 )
-from sb3_pvp.players.league import LEARNER, Elo, League, Player, center_of
+from sb3_pvp.players.league import LEARNER, League, Payoff, Player
+from sb3_pvp.players.league.bradley_terry import fit_bradley_terry
 from sb3_pvp.players.opponents import (
     MODEL_SUFFIXES,
     OpponentChoice,
     make_opponent,
     opponent_name,
-    opponent_names,
     playing_like,
 )
 from sb3_pvp.policies.files.model_files import save_weights
@@ -57,12 +54,12 @@ _STATISTICS = {
     "mean_episode_length": "Mean length of a fight, in ticks.",
     "broken_fights": "Fights that were broken off; they count in no other metric.",
 }
-METRICS = {f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _STATISTICS.items()}
-REFERENCE_METRICS = {
-    "reference/elo": "Elo rating of the learner among the references, whose ratings are fixed.",
-    "reference/average-match": "Mean rating of the references met in this evaluation.",
-    "reference/win_rate": "Share of these fights that the learner won, ties as half.",
-    "reference/matches": "Fights of this evaluation that were won, lost or tied.",
+METRICS = {
+    f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _STATISTICS.items()
+} | {
+    "eval/elo": "Elo rating of the learner, given `ratings` of opponents.",
+    "eval/elo_low": "Lower end of the 95 % interval of this rating.",
+    "eval/elo_high": "Upper end of the 95 % interval of this rating.",
 }
 _COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_STATISTICS)
 #: A separate environment for evaluation, or its differences from the training environment.
@@ -70,7 +67,6 @@ EvaluationEnv = SkipValidation[VecEnv | Mapping[str, Any] | None]
 #: Whether to evaluate in another process while the training goes on.
 Background = Annotated[bool | str, Kind[Any](bool | Literal["auto"], 'true, false or "auto"')]
 _NONE = -1  #: In place of the number of a rollout, before the first one of a training.
-_FOLDER = Kind[Any](str | InstanceOf[os.PathLike], "the path of a folder")  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Evaluation:
     choices: list[OpponentChoice]  #: The opponent of each fight.
     deterministic: bool
     seed: int
-    about: Any  #: For `EvaluationCallback._record`.
+    about: dict[str, OpponentChoice]  #: The opponents by their names in tags.
     weights: bytes = b""  #: Content of the learner's model file, for evaluation in the background.
 
 
@@ -94,17 +90,50 @@ class Pending(NamedTuple):
     played: dict[int, dict[str, Any]]  #: By number of the fight, in the order of ends.
 
 
-class EvaluationCallback(base.PvpCallback):
-    """Base class: evaluates the learner every ``eval_freq`` rollouts, in fights of `EvaluationFights`.
+class WinRateEvalCallback(base.PvpCallback):
+    """Evaluates the learner against fixed opponents, in a separate environment; training is not affected.
+
+    Win rates, with their 95 % Wilson intervals, are logged as ``eval/{opponent}/...`` and written to ``win_rates.csv``
+    in the run folder. If a resumed run repeats an evaluation, it replaces the earlier result.
 
     In the background, a worker process fights with a copy of the learner while the training goes on, and results are
     recorded at the start of the first rollout after their arrival. The next evaluation waits for the last one, and so
-    does the end of training: the worker gives way no more then. A checkpoint contains an evaluation that is under way,
-    which is played again when the run resumes.
+    does the end of training. A checkpoint contains an evaluation that is under way, which is played again when the run
+    resumes.
+
+    Args:
+        opponents: names of bots and fighters, paths of models, players of the run's league such as ``"main@0"``, and
+            ``"best"``: the player whose rating interval has the highest lower end. Players that do not exist yet are
+            skipped.
+        eval_freq: rollouts between evaluations; the first is at the start of training, the last at its end.
+        n_eval_episodes: fights against each opponent.
+        deterministic: whether the learner acts deterministically.
+        opponent_deterministic: whether opponents that are models do; default: like the learner.
+        n_envs: largest number of parallel environments.
+        env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `PvpVecEnv` differs from
+            the training environment, such as ``{"reset_params": {...}}``.
+        directory: of the league; default: ``league`` in the run folder.
+        verbose: 1: print the win rates.
+        background: evaluate in another process while the training goes on; ``"auto"``: if there is more than one core,
+            in the embedded world. ``win_rates.csv`` has the steps of the evaluated model.
+        ratings: fixed Elo ratings of some of the opponents, such as ``{"scripted": 1510}``: the learner's own among
+            them is logged as ``eval/elo``, the Bradley-Terry rating that fits the fights of an evaluation best.
     """
 
+    @checked
     def __init__(
-        self, eval_freq: int, n_eval_episodes: int, n_envs: int, env: Any, background: Background, verbose: int
+        self,
+        opponents: SkipValidation[str | Path | Sequence[str | Path]] = ("baseline",),
+        eval_freq: PositiveInt = 50,
+        n_eval_episodes: PositiveInt = 100,
+        deterministic: Flag = False,
+        n_envs: PositiveInt = 64,
+        env: EvaluationEnv = None,
+        directory: OptionalPath = None,
+        verbose: bool | int = 0,
+        background: Background = "auto",
+        opponent_deterministic: Flag | None = None,
+        ratings: OptionalMapping = None,
     ) -> None:
         super().__init__(verbose)
         self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
@@ -113,9 +142,30 @@ class EvaluationCallback(base.PvpCallback):
             raise ValueError("evaluation in the background needs an env that can be made elsewhere: pass its arguments")
         self._pool: WorkerPool | None = None
         self._pending: Pending | None = None
+        listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
+        if not listed or not all(isinstance(each, (str, Path)) for each in listed):
+            raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
+        names = base.unique_names(listed, [opponent_name(opponent) for opponent in listed])
+        #: Names of opponents in tags.
+        self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
+        require_all_known("opponent with a rating", ratings or (), [*map(str, listed)])
+        rated = {each: (ratings or {}).get(str(each)) for each in listed}
+        #: Ratings of opponents that have one, by their names in tags.
+        self._ratings = {
+            self._labels[each]: NUMBER.read(f"the rating of {each}", rating)
+            for each, rating in rated.items()
+            if rating is not None
+        }
+        self._deterministic, self._opponent_deterministic = deterministic, opponent_deterministic
+        self._directory = directory
 
     def _init_callback(self) -> None:
-        self._rollout, self._pending = base.trained_rollouts(self.model), None
+        self._rollout, self._pending = _NONE, None
+        self._path = base.path_in_run(self.model, None, "win_rates.csv")
+        base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
+        if any(map(_is_league_player, self._labels)):
+            self._league = base.shared_league(self.model, self._directory)
+        self._resume_with_model("win_rates")
 
     def _on_rollout_start(self) -> None:
         self._rollout = base.trained_rollouts(self.model)
@@ -124,8 +174,16 @@ class EvaluationCallback(base.PvpCallback):
             self._evaluate()
 
     def _on_training_end(self) -> None:
-        if self._pending is not None:
+        # Also called after an interruption, and possibly twice: only a newly trained model is evaluated, or one of a
+        # run that was stopped while it waited for that, which is resumed without another rollout.
+        rollout, last = base.trained_rollouts(self.model), self._rollout
+        if rollout != last or self._pending is not None:
+            self._rollout = rollout
             self._finish(wait=True)
+            is_known = last == _NONE and str(rollout) in {row["rollouts"] for row in read_rows(self._path)}
+            if rollout != last and not is_known:
+                self._evaluate()
+                self._finish(wait=True)
             self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
         self._fights.close()
         if self._pool is not None:
@@ -133,22 +191,13 @@ class EvaluationCallback(base.PvpCallback):
             self._pool = None
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the resumable attributes, and an evaluation that is under way."""
-        return super().get_state() | ({} if self._pending is None else {"evaluation": self._pending.plan})
+        """Returns an evaluation that is under way, if there is one."""
+        return {} if self._pending is None else {"evaluation": self._pending.plan}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Restores what `get_state` returned; an evaluation that was under way begins again."""
-        super().set_state(state, same_episodes)
+        """Begins an evaluation again that was under way."""
         if "evaluation" in state and (arguments := self._fights.arguments(self.training_env)) is not None:
             self._start(state["evaluation"], arguments)
-
-    def _plan(self) -> Evaluation:
-        """Returns the fights to play now."""
-        raise NotImplementedError
-
-    def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
-        """Logs the results of an evaluation."""
-        raise NotImplementedError
 
     def _evaluate(self) -> None:
         """Evaluates the learner as it is now, or begins to do so in the background."""
@@ -167,6 +216,16 @@ class EvaluationCallback(base.PvpCallback):
                 played = self._fights.play(model, plan.choices, plan.deterministic, plan.seed, show)
             self._record(plan, played)
 
+    def _plan(self) -> Evaluation:
+        """Returns fights against all opponents that exist now."""
+        resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
+        choices = {label: choice for label, choice in resolved if choice is not None}
+        fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
+        # Always the same seeds, so that evaluations differ by the learner only.
+        return Evaluation(
+            self.num_timesteps, self._rollout, fights, self._deterministic, EVALUATION_SEED, about=choices
+        )
+
     def _is_in_background(self, arguments: Mapping[str, Any]) -> bool:
         is_auto = self._background == "auto"
         return num_cores() > 1 and arguments.get("world") == "sim" if is_auto else bool(self._background)
@@ -178,7 +237,6 @@ class EvaluationCallback(base.PvpCallback):
             self._record_played(plan, dict(play_elsewhere(*given)))
             return
         self._pool = self._pool or WorkerPool(1, "evaluation")
-        self._pool.hurry(False)
         played = dict[int, dict[str, Any]]()
         future = self._pool.submit(play_elsewhere, *given, each=lambda found: played.setdefault(*found))
         self._pending = Pending(plan, future, played)
@@ -188,14 +246,13 @@ class EvaluationCallback(base.PvpCallback):
 
     def _finish(self, wait: bool) -> None:
         """Records the evaluation in the background, if there is one, when it is over; a signal leaves it pending."""
-        pending, pool = self._pending, self._pool
-        if pending is None or pool is None or not (wait or pending.future.done()):
+        pending = self._pending
+        if pending is None or not (wait or pending.future.done()):
             return
         plan, future, played = pending
         text = f"waiting for the evaluation after {plan.steps} steps (Ctrl-C ends this)"
         try:
-            # Hurry again and again: the worker may be just starting.
-            wait_for(future, text, played.__len__, len(plan.choices), partial(pool.hurry, True))
+            wait_for(future, text, played.__len__, len(plan.choices))
             self._pending = None
             future.result()
         except (WorkerDied, WaitedTooLong) as error:  # not worth the training
@@ -204,86 +261,6 @@ class EvaluationCallback(base.PvpCallback):
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         else:
             self._record_played(plan, played)
-
-
-class WinRateEvalCallback(EvaluationCallback):
-    """Evaluates the learner against fixed opponents, in a separate environment; training is not affected.
-
-    Win rates, with their 95 % Wilson intervals, are logged as ``eval/{opponent}/...`` and written to ``win_rates.csv``
-    in the run folder. If a resumed run repeats an evaluation, it replaces the earlier result.
-
-    Args:
-        opponents: names of bots and fighters, paths of models, players of the run's league such as ``"main@0"``, and
-            ``"best"``: the player whose rating interval has the highest lower end. Players that do not exist yet are
-            skipped.
-        eval_freq: rollouts between evaluations; the first is at the start of training, the last at its end.
-        n_eval_episodes: fights against each opponent.
-        deterministic: whether the learner acts deterministically.
-        opponent_deterministic: whether opponents that are models do; default: like the learner.
-        n_envs: largest number of parallel environments.
-        env: a ``VecEnv`` whose environments have ``set_opponent``; or arguments in which a new `PvpVecEnv` differs from
-            the training environment, such as ``{"reset_params": {...}}``.
-        directory: of the league; default: ``league`` in the run folder.
-        verbose: 1: print the win rates.
-        background: evaluate in another process while the training goes on, see `EvaluationCallback`; ``"auto"``: if
-            there is more than one core, in the embedded world. ``win_rates.csv`` has the steps of the evaluated model.
-    """
-
-    @checked
-    def __init__(
-        self,
-        opponents: SkipValidation[str | Path | Sequence[str | Path]] = ("baseline",),
-        eval_freq: PositiveInt = 50,
-        n_eval_episodes: PositiveInt = 100,
-        deterministic: Flag = False,
-        n_envs: PositiveInt = 64,
-        env: EvaluationEnv = None,
-        directory: OptionalPath = None,
-        verbose: bool | int = 0,
-        background: Background = "auto",
-        opponent_deterministic: Flag | None = None,
-    ) -> None:
-        super().__init__(eval_freq, n_eval_episodes, n_envs, env, background, verbose)
-        listed: list[Any] = list(opponents) if isinstance(opponents, (list, tuple)) else [opponents]
-        if not listed or not all(isinstance(each, (str, Path)) for each in listed):
-            raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
-        names = base.unique_names(listed, [opponent_name(opponent) for opponent in listed])
-        #: Names of opponents in tags.
-        self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
-        self._deterministic, self._opponent_deterministic = deterministic, opponent_deterministic
-        self._directory = directory
-
-    def _init_callback(self) -> None:
-        super()._init_callback()
-        self._rollout = _NONE
-        self._path = base.path_in_run(self.model, None, "win_rates.csv")
-        base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
-        if any(map(_is_league_player, self._labels)):
-            self._league = base.shared_league(self.model, self._directory)
-        self._resume_with_model("win_rates")
-
-    def _on_training_end(self) -> None:
-        # Also called after an interruption, and possibly twice: only a newly trained model is evaluated, or one of a
-        # run that was stopped while it waited for that, which is resumed without another rollout.
-        rollout, last = base.trained_rollouts(self.model), self._rollout
-        if rollout != last:
-            self._rollout = rollout
-            self._finish(wait=True)
-            if last != _NONE or str(rollout) not in {row["rollouts"] for row in read_rows(self._path)}:
-                self._evaluate()
-                self._finish(wait=True)
-            self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
-        super()._on_training_end()
-
-    def _plan(self) -> Evaluation:
-        """Returns fights against all opponents that exist now."""
-        resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
-        choices = {label: choice for label, choice in resolved if choice is not None}
-        fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
-        # Always the same seeds, so that evaluations differ by the learner only.
-        return Evaluation(
-            self.num_timesteps, self._rollout, fights, self._deterministic, EVALUATION_SEED, about=choices
-        )
 
     def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
         """Logs the results and adds them to ``win_rates.csv``."""
@@ -297,10 +274,23 @@ class WinRateEvalCallback(EvaluationCallback):
             rows.append(dict(zip(_COLUMNS, row, strict=True)))
             if self.verbose:
                 print(f"{plan.steps} steps, against {choice.label}: won {results['win_rate']:.1%}")
+        self._log_rating(plan, finished)
         with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
+
+    def _log_rating(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
+        """Logs the learner's rating among the opponents that have one."""
+        payoff, own = Payoff(), Player(LEARNER)
+        for label in self._ratings.keys() & plan.about.keys():
+            fights = (each.info for each in finished if each.choice is plan.about[label])
+            payoff.update(base.match_record(own, Player(label), info, label) for info in fights)
+        if payoff.players:
+            anchors = {Player(label): rating for label, rating in self._ratings.items()}
+            found = fit_bradley_terry(payoff, anchors=anchors).intervals()[own]
+            for name, value in zip(("elo", "elo_low", "elo_high"), found, strict=True):
+                self.logger.record(f"eval/{name}", value, exclude=() if name == "elo" else "stdout")
 
     def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
         """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
@@ -340,108 +330,3 @@ def _is_league_player(opponent: str | Path) -> bool:
     return isinstance(opponent, str) and (
         opponent == BEST or ("@" in opponent and not opponent.endswith(MODEL_SUFFIXES))
     )
-
-
-class Reference(NamedTuple):
-    """A fighter of known strength."""
-
-    player: Player
-    opponent: str  #: As environments take it: a model's path or a bot's name.
-    rating: float  #: Elo.
-
-
-class ReferenceRatingCallback(EvaluationCallback):
-    """Rates the learner by fights against reference fighters, in a separate environment; training is not affected.
-
-    The references are the models (``*.zip``) in a folder and the bots in its file ``ratings.json``. That file maps
-    names of bots, and of models without ``.zip``, to Elo ratings, such as ``{"champion": 1720, "scripted": 1510}``;
-    other models, and the learner at first, have their mean, or 1500. The file is read again for each evaluation, and
-    fights do not change these ratings. The opponent of each fight is sampled with weight ``exp(-|rating of the learner
-    - its rating| / 400)`` (self-play.md §6). `PvpPPO` saves the learner's rating with the model.
-
-    Args:
-        references: path of the folder.
-        eval_freq: rollouts between evaluations; the first is at the start of training.
-        n_eval_episodes: fights per evaluation.
-        n_envs, env: as in `WinRateEvalCallback`.
-        seed: for sampling opponents and for the fights.
-        verbose: 1: print the rating.
-        background: as in `WinRateEvalCallback`.
-    """
-
-    @checked
-    def __init__(
-        self,
-        references: Annotated[str | os.PathLike[str], _FOLDER],
-        eval_freq: PositiveInt = 10,
-        n_eval_episodes: PositiveInt = 64,
-        n_envs: PositiveInt = 64,
-        env: EvaluationEnv = None,
-        seed: NonNegativeInt = EVALUATION_SEED,
-        verbose: bool | int = 0,
-        background: Background = "auto",
-    ) -> None:
-        super().__init__(eval_freq, n_eval_episodes, n_envs, env, background, verbose)
-        self._folder, self._seed = Path(references), seed
-        read_references(self._folder)  # fail now rather than at the first evaluation
-
-    def _init_callback(self) -> None:
-        super()._init_callback()
-        self._rating = center_of([each.rating for each in read_references(self._folder)])
-        self._resume_with_model("reference_rating", "_rating")
-
-    def _plan(self) -> Evaluation:
-        """Returns fights against sampled references."""
-        # Seeded by the rollout, so that a resumed run samples the same opponents.
-        references, rng = read_references(self._folder), np.random.default_rng([self._seed, self._rollout])
-        sampled = sample_references(references, self._rating, self._n_eval_episodes, rng)
-        choices = [OpponentChoice(each.opponent, str(each.player)) for each in sampled]
-        seed = self._seed + self._rollout * self._n_eval_episodes
-        return Evaluation(self.num_timesteps, self._rollout, choices, False, seed, references)
-
-    def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
-        """Updates the learner's rating, and logs it."""
-        learner, key = Player(LEARNER), f"rollout-{plan.rollout}/fight"
-        records = [
-            base.match_record(learner, Player.parse(each.choice.label), each.info, f"{key}-{number}")
-            for number, each in enumerate(finished)
-        ]
-        elo = Elo(anchors={each.player: each.rating for each in plan.about})  # the ratings of anchors stay fixed
-        elo.ratings[learner] = self._rating
-        elo.update(records)
-        self._rating = elo.rating(learner)
-        counted = [record for record in records if record.counted]
-        self.logger.record("reference/elo", self._rating)
-        self.logger.record("reference/matches", len(counted), exclude="stdout")
-        if counted:
-            met = np.mean([elo.rating(record.player_b) for record in counted])
-            self.logger.record("reference/average-match", float(met), exclude="stdout")
-            self.logger.record("reference/win_rate", float(np.mean([record.score for record in counted])))
-        if self.verbose:
-            print(f"{plan.steps} steps: {self._rating:.0f} Elo among the references")
-
-
-def read_references(folder: Path) -> list[Reference]:
-    """Returns a folder's references, sorted by name; raises `ValueError` for none, or an invalid ``ratings.json``."""
-    path = folder / "ratings.json"
-    ratings = json.loads(path.read_text()) if path.is_file() else {}
-    if not isinstance(ratings, dict) or not all(map(NUMBER.fits, ratings.values())):
-        raise ValueError(f"{path} must be a JSON object that maps names of references to numbers")
-    opponents = {name: name for name in ratings} | {file.stem: str(file) for file in folder.glob("[!.]*.zip")}
-    if unknown := [name for name in sorted(ratings) if opponents[name] == name and name not in opponent_names()]:
-        raise ValueError(f"{path} rates {', '.join(unknown)}: no such bot, and no such model in {folder}")
-    if not opponents:
-        raise ValueError(f"{folder} has no references: add models (*.zip), and their ratings to {path.name}")
-    references, center = list[Reference](), center_of(ratings.values())
-    for name, opponent in sorted(opponents.items()):
-        player = base.player_of_opponent(name)
-        if player.name == LEARNER:  # a snapshot of another run, which must not be mistaken for this run's learner
-            player = Player(f"reference-{LEARNER}", player.step)
-        references.append(Reference(player, opponent, float(ratings.get(name, center))))
-    return references
-
-
-def sample_references(pool: list[Reference], rating: float, count: int, rng: np.random.Generator) -> list[Reference]:
-    """Samples opponents with replacement, those with a rating close to ``rating`` more often (self-play.md §6)."""
-    weights = np.exp([-abs(rating - each.rating) / 400 for each in pool])  # 400: the scale of Elo ratings
-    return [pool[index] for index in rng.choice(len(pool), count, p=weights / weights.sum()).tolist()]

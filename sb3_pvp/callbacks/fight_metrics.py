@@ -1,4 +1,4 @@
-"""Logs the statistics of the fights of each rollout, or only their rewards (self-play.md §11.5)."""
+"""Logs the statistics of the fights of each rollout (self-play.md §11.5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FightMetricsCallback(PvpCallback):
             self.logger.record(f"env/pvp/{tag}", value, exclude=TABLES)
 
     def _on_rollout_end(self) -> None:
-        summary = self._summary()
+        summary = summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0), self._measures)
         for tag, value in summary.items():
             # terminal/truncate/{reason} are too many for a table.
             everywhere = tag.count("/") == 1 and tag.startswith("terminal/")
@@ -54,21 +54,3 @@ class FightMetricsCallback(PvpCallback):
                 f"{broken} of the {total} fights that ended in this rollout were broken off ({', '.join(reasons)}), "
                 f"and training stops at {MAX_DESYNC:.0%}: check that the world is running and keeps up with the learner"
             )
-
-    def _summary(self) -> dict[str, float]:
-        return summarize(np.sum(self.training_env.env_method("pop_metrics"), axis=0), self._measures)
-
-
-class RewardTrackerCallback(FightMetricsCallback):
-    """Logs only ``rewards/`` after every rollout: count, total and mean of each component, and the overall total.
-
-    `FightMetricsCallback` includes these; list one of the two. The overall total is also printed.
-    """
-
-    def _on_rollout_start(self) -> None:
-        pass
-
-    def _on_rollout_end(self) -> None:
-        for tag, value in self._summary().items():
-            if tag.startswith("rewards/"):
-                self.logger.record(tag, value, exclude=() if tag == "rewards/overall_total" else TABLES)

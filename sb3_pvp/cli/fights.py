@@ -23,7 +23,7 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.errors import Refusal, refusals, require_all_known
+from sb3_pvp.common.errors import Refusal, require_all_known
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -40,7 +40,6 @@ def evaluate(
     seed: Seed = 0,
     build: Annotated[str | None, typer.Option(help="Only fights with this build, in games that have builds.")] = None,
     reset_params: ResetParams = None,
-    frame_ages: Annotated[str | None, typer.Option(help="Frame ages, such as 0,2; default: the model's.")] = None,
     env_kwargs: Annotated[str, typer.Option(help="Further arguments of PvpVecEnv.", metavar="JSON")] = "{}",
     stochastic: Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")] = False,
     opponent_deterministic: Annotated[
@@ -70,11 +69,6 @@ def evaluate(
     require_all_known("key of --env-kwargs", arguments, {field.name for field in fields(FightSettings)})
     if reset_params is not None:
         arguments["reset_params"] = json_object(reset_params, "--reset-params")
-    if frame_ages is not None:
-        with refusals(about=f"--frame-ages must be ages such as 0,2, or a number of frames; got {frame_ages!r}"):
-            ages = json.loads(f"[{frame_ages}]")
-        # One number is a number of frames, but [2] is the age of a single frame.
-        arguments["frame_ages"] = ages[0] if len(ages) == 1 else ages
     arguments |= {"opponent": opponent, "world": world}
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)

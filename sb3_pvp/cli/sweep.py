@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,17 +11,10 @@ from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, write
 from sb3_pvp.cli.usage import NumTimesteps
 from sb3_pvp.game import HOME_GAME
 
-if TYPE_CHECKING:
-    from sb3_pvp.algorithms.presets import Preset
-    from sb3_pvp.zoo.sweeps.space import Space
-
 sweep = typer.Typer(help="Show and export the results of train -optimize.")
 
 Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")]
 StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
-PresetName = Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")]
-SearchSpace = Annotated[Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")]
-_COLUMNS = {"trial": "{trial}", "state": "{state}", "value": "{value:.4f}", "took": "{took}"}
 
 
 @sweep.command("list")
@@ -54,52 +47,17 @@ def best(
 
 
 @sweep.command("space")
-def space(preset: PresetName = HOME_GAME, search_space: SearchSpace = None) -> None:
+def space(
+    preset: Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")] = HOME_GAME,
+    search_space: Annotated[
+        Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")
+    ] = None,
+) -> None:
     """Print the search space of a preset for --search-space."""
     import yaml
 
-    from sb3_pvp.zoo.sweeps.space import as_dict
-
-    _, parameters = _space(preset, search_space)
-    typer.echo(yaml.safe_dump(as_dict(parameters), sort_keys=False), nl=False)
-
-
-@sweep.command("wandb-config")
-def wandb(preset: PresetName = HOME_GAME, search_space: SearchSpace = None, n_timesteps: NumTimesteps = None) -> None:
-    """Print a configuration for `wandb sweep`.
-
-    Its agents train with --sample and --track.
-    """
-    import yaml
-
-    from sb3_pvp.zoo.sweeps.space import WIN_RATE
-
-    found, parameters = _space(preset, search_space)
-    # W&B's own "log_uniform" takes the limits' exponents, "log_uniform_values" the limits themselves.
-    distributions = {"uniform": "uniform", "log_uniform": "log_uniform_values"}
-    train = ["-m", "sb3_pvp.zoo", "train", "--preset", preset, "--track", "--eval-freq", "-1"]
-    train += [] if n_timesteps is None else ["-n", str(n_timesteps)]
-    train += [] if search_space is None else ["--search-space", str(search_space)]
-    config = {
-        "name": f"sb3_pvp {found.env_id}",
-        "method": "bayes",
-        "metric": {"name": WIN_RATE, "goal": "maximize"},
-        "early_terminate": {"type": "hyperband", "min_iter": 2, "eta": 3},
-        "parameters": {
-            name: {"values": list(each.choices)}
-            if each.choices
-            else {"distribution": distributions[each.kind], "min": each.low, "max": each.high}
-            for name, each in parameters.items()
-        },
-        # W&B replaces these: /usr/bin/env, python, and the parameters as one JSON object.
-        "command": ["${env}", "${interpreter}", *train, "--sample", "${args_json}"],
-    }
-    typer.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
-
-
-def _space(preset: str, search_space: Path | None) -> tuple[Preset, Space]:
     from sb3_pvp.algorithms.presets import find_preset
-    from sb3_pvp.zoo.sweeps.space import chosen_space
+    from sb3_pvp.zoo.sweeps.space import as_dict, chosen_space
 
-    found = find_preset(preset)
-    return found, chosen_space(search_space, found.hyperparams(), is_ours=True)
+    parameters = chosen_space(search_space, find_preset(preset).hyperparams(), is_ours=True)
+    typer.echo(yaml.safe_dump(as_dict(parameters), sort_keys=False), nl=False)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 import time
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from sb3_pvp.common.user_modules import path_for_workers
@@ -44,44 +41,13 @@ def worker_variables() -> dict[str, str]:
 
 def give_way(nice: int) -> None:
     """Adds to the niceness of this process, which should have a session of its own."""
-    if hasattr(os, "nice"):  # not on Windows
-        _set_session("self", os.nice(nice))
-
-
-def renice(pid: int, nice: int) -> None:
-    """Lets a process that leads its session have so much more niceness than this one; only if `is_reversible`, less."""
-    niceness = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
-    with suppress(OSError):  # it has just ended
-        if os.getpriority(os.PRIO_PGRP, pid) != niceness:
-            os.setpriority(os.PRIO_PGRP, pid, niceness)  # all of its threads: on Linux, each has its own niceness
-            _set_session(str(pid), niceness)
-
-
-@cache
-def is_reversible() -> bool:
-    """Returns whether niceness that this process adds can be taken back; most systems let only administrators."""
-    if not sys.platform.startswith("linux"):
-        return False
-    allowed = []
-
-    def attempt() -> None:  # in a thread, which has a niceness of its own
-        before = os.getpriority(os.PRIO_PROCESS, 0)
-        with suppress(OSError):
-            os.nice(1)
-            os.setpriority(os.PRIO_PROCESS, 0, before)
-            allowed.append(True)
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join()
-    return bool(allowed)
-
-
-def _set_session(pid: str, niceness: int) -> None:
+    if not hasattr(os, "nice"):  # on Windows
+        return
+    niceness = os.nice(nice)
     # Linux first divides the cores among sessions, whatever the niceness of their processes is.
     for _ in range(_TRIES):
         try:
-            Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+            Path("/proc/self/autogroup").write_text(str(niceness))
         except BlockingIOError:  # without privileges, there may be ten such changes per second in the whole system
             time.sleep(_PAUSE)
         except OSError:  # it does not divide them so

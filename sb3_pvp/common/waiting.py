@@ -51,17 +51,14 @@ class ProgressLines:
             self._due = time.monotonic() + self._pause
 
 
-def wait_for(
-    future: futures.Future[Any], text: str, progress: Callable[[], int], total: int, look: Callable[[], object]
-) -> None:
-    """Waits until a future is done, with lines of progress; calls ``look`` at least every tenth of a second.
+def wait_for(future: futures.Future[Any], text: str, progress: Callable[[], int], total: int) -> None:
+    """Waits until a future is done, with lines of progress.
 
     Raises `WaitedTooLong` after `MAX_SILENCE` seconds in which ``progress`` did not change.
     """
     lines, done, moved_at = ProgressLines(text, total), -1, time.monotonic()
     with waiting():
         while not futures.wait([future], LOOK_SECONDS).done:
-            look()
             if (now := progress()) != done:
                 done, moved_at = now, time.monotonic()
             if time.monotonic() - moved_at > MAX_SILENCE:

@@ -27,7 +27,7 @@ from typing import Any
 
 import cloudpickle
 
-from sb3_pvp.common.cores import PRIORITY, give_way, is_reversible, renice, worker_variables
+from sb3_pvp.common.cores import PRIORITY, give_way, worker_variables
 from sb3_pvp.common.processes import MAX_SILENCE, OwnedProcess
 from sb3_pvp.common.stop_signals import leave_to_parent
 from sb3_pvp.common.user_modules import PYTHON, importing_here
@@ -57,9 +57,7 @@ class WorkerPool:
     def __init__(self, size: int, kind: str, max_silence: float | None = MAX_SILENCE) -> None:
         self.size, self._max_silence = size, max_silence
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        # Who waits for an evaluation must be able to `hurry` it.
-        self._nice = PRIORITY[kind] if kind != "evaluation" or is_reversible() else 0
-        self._workers = workers = [_Worker(self._nice) for _ in range(size)]
+        self._workers = workers = [_Worker(PRIORITY[kind]) for _ in range(size)]
         # Daemons, unlike the threads of an executor: Python would wait for these, and so for their jobs, when it exits.
         for worker in workers:
             threading.Thread(target=worker.run, args=(self._jobs,), daemon=True).start()
@@ -112,11 +110,6 @@ class WorkerPool:
             for worker in self._workers:
                 worker.end()
         return future.result()
-
-    def hurry(self, is_waited_for: bool) -> None:
-        """Lets the workers of an evaluation give way no more while somebody does nothing but wait for them."""
-        for worker in self._workers if self._nice else ():
-            worker.renice(0 if is_waited_for else self._nice)
 
     def close(self) -> None:
         """Ends all workers at once, also in the middle of a job; later calls do nothing."""
@@ -179,12 +172,6 @@ class _Worker:
             if kind != _ITEM:
                 return kind, value
             job.each(value)
-
-    def renice(self, nice: int) -> None:
-        """Changes the niceness of the process, and of those in its place; one that is just starting may not follow."""
-        self._nice = nice
-        if self._process is not None:
-            renice(self._process.pid, nice)
 
     def end(self, forever: bool = False) -> None:
         """Ends the process."""

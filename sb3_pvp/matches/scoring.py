@@ -66,7 +66,7 @@ def score_model(
     def make_env(num_envs: int, seed: int) -> VecEnv:
         env = PvpVecEnv(num_envs, seed=seed, game=played, **env_kwargs)
         # Plain MaskablePPO does not record the ages of its frames.
-        hint = "" if hasattr(model, "frame_ages") else "; if it sees several frames, pass their ages with --frame-ages"
+        hint = "" if hasattr(model, "frame_ages") else "; if it sees several frames, pass their frame_ages"
         with refusals(about=f"{path} cannot play these fights of {played.name}{hint}"):
             check_for_correct_spaces(env, *spaces)
         return env

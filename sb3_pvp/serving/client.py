@@ -1,8 +1,7 @@
-"""Clients of a prediction server: ours, or any other that speaks the protocol (protocol.md §9)."""
+"""A client of prediction servers: ours, or any other that speaks the protocol (protocol.md §9)."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import time
@@ -104,7 +103,9 @@ def read_reply(line: bytes) -> Prediction:
 
 
 class Client:
-    """Asks a prediction server; blocks until the reply. Not for several threads at once: give each its own.
+    """Asks a prediction server; blocks until the reply, so event loops call it by ``asyncio.to_thread``.
+
+    Not for several threads at once: give each its own.
 
     It connects at the first request. After any failure it connects anew: at once if the server has closed a connection
     that had worked before, for example because it was restarted, else at the next request.
@@ -174,60 +175,3 @@ class Client:
         if (left := self._deadline - time.monotonic()) <= 0:
             raise TimeoutError
         return left
-
-
-class AsyncClient:
-    """Asks a prediction server from an event loop; arguments and behaviour as of `Client`.
-
-    Requests of several tasks wait for each other; for more at once take more clients.
-    """
-
-    def __init__(self, host: str = "127.0.0.1", port: int = 9999, timeout: float = 10.0) -> None:
-        self._address, self._timeout = (host, port), timeout
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._turn = asyncio.Lock()
-
-    async def predict(
-        self, model: str, obs: ArrayLike, action_masks: Sequence[ArrayLike], *args: Any, **kwargs: Any
-    ) -> Prediction:
-        """Does the same as `Client.predict`."""
-        line = request_line(model, obs, action_masks, *args, **kwargs)
-        async with self._turn:
-            try:
-                return await asyncio.wait_for(self._ask(line), self._timeout)
-            except (OSError, asyncio.TimeoutError, asyncio.CancelledError) as error:
-                self.close()
-                if isinstance(error, asyncio.TimeoutError):  # before Python 3.11 another class
-                    raise TimeoutError(f"no reply within {self._timeout:g} seconds") from error
-                raise
-
-    def close(self) -> None:
-        """Closes the connection."""
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        self.close()
-
-    async def _ask(self, line: bytes) -> Prediction:
-        if self._streams is not None:
-            with contextlib.suppress(ConnectionError):
-                return read_reply(await self._exchange(line))
-            self.close()
-        return read_reply(await self._exchange(line))
-
-    async def _exchange(self, line: bytes) -> bytes:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(*self._address, limit=_MAX_REPLY)
-        reader, writer = self._streams
-        writer.write(line)
-        try:
-            return await reader.readuntil()
-        except asyncio.IncompleteReadError:
-            raise ConnectionError(_NO_REPLY) from None
-        except asyncio.LimitOverrunError:
-            return await reader.read(_MAX_REPLY)  # no reply, and said to be none

@@ -26,7 +26,6 @@ from sb3_pvp.common.errors import (
     TrainingInterrupted,
     loadable,
     refusals,
-    require_known,
     unknown_name,
     without_passwords,
 )
@@ -35,8 +34,6 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.zoo.patches import replaced
 
-#: The commands of `rl_zoo3.plots`.
-PLOTS = ("plot_train", "plot_from_file", "all_plots")
 #: The least values of options that rl-zoo3 does not check.
 _LEAST = {
     **dict.fromkeys(("eval_episodes", "n_eval_envs", "n_trials", "n_jobs", "max_total_trials", "n_evaluations"), 1),
@@ -100,7 +97,7 @@ def train(arguments: list[str] | None = None) -> Path | None:
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
-    * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` and ``--trial-id`` `sb3_pvp.zoo.sweeps`.
+    * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` `sb3_pvp.zoo.sweeps.sweep`.
 
     Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
     invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
@@ -148,25 +145,9 @@ def record_video(arguments: list[str] | None = None) -> None:
             runpy.run_module("rl_zoo3.record_video", run_name="__main__")
 
 
-def plots(arguments: list[str] | None = None) -> None:
-    """Runs one of `PLOTS`, the first argument, with the other arguments."""
-    with _command("plots", arguments) as arguments:
-        name = next(iter(arguments), "")
-        with refusals():
-            require_known("plot", name, PLOTS)
-        _require_packages("plots", "seaborn", "scipy", "pandas")
-        import rl_zoo3.plots
-
-        try:
-            with replaced(sys, argv=arguments):
-                getattr(rl_zoo3.plots, name)()
-        except Exception as error:  # rl-zoo3 does not check its arguments and files
-            raise Refusal(f"{name} found nothing to plot, see {name} --help: {error!r}") from error
-
-
 #: The commands of `python -m sb3_pvp.zoo`, by name.
 COMMANDS: dict[str, Callable[[list[str]], object]] = {
-    command.__name__: command for command in (train, enjoy, record_video, plots)
+    command.__name__: command for command in (train, enjoy, record_video)
 }
 
 
@@ -258,7 +239,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST
-    from sb3_pvp.zoo.sweeps.sweeping_manager import add_options
+    from sb3_pvp.zoo.sweeps.sweep import add_options
 
     parser = _stock_parser("train")
     add = parser.add_argument_group("sb3-pvp").add_argument

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import inspect
 import os
 import shutil
 import sys
 import uuid
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
@@ -23,6 +25,7 @@ import yaml
 from gymnasium import Env
 from rl_zoo3 import ALGOS, exp_manager
 from rl_zoo3.utils import get_latest_run_id
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import EvalCallback, ProgressBarCallback
@@ -33,7 +36,7 @@ from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
-from sb3_pvp.algorithms.presets import ALGO, hyperparams_path, is_ours
+from sb3_pvp.algorithms.presets import ALGO, hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
@@ -68,7 +71,7 @@ from sb3_pvp.zoo.runs.resume import (
     warn_if_inexact,
 )
 from sb3_pvp.zoo.runs.tracking import EVENTS, finish_tracking, start_tracking
-from sb3_pvp.zoo.sweeps.sweeping_manager import SweepingManager
+from sb3_pvp.zoo.sweeps.sweep import Sweep, complete_env_kwargs
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
@@ -86,7 +89,7 @@ _OPTIONS = {
 }
 
 
-class PvpExperimentManager(SweepingManager):
+class PvpExperimentManager(exp_manager.ExperimentManager):
     """`rl_zoo3.exp_manager.ExperimentManager` with the same arguments; our own options are attributes of ``args``.
 
     ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.track``
@@ -107,9 +110,12 @@ class PvpExperimentManager(SweepingManager):
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
         default = hyperparams_path(algo) if is_ours(env_id) else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
+        self._vec_env_type = keywords.get("vec_env_type", "dummy")
+        self._warning = ""  # printed once the hyperparameters are known to be valid
         super().__init__(args, algo, env_id, *positional, **keywords)
+        self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
         if self._track and self.optimize_hyperparameters:
-            raise Refusal("--track is for a single run: for a sweep in W&B see sb3-pvp sweep wandb-config --help")
+            raise Refusal("--track is for a single run, and a sweep has many: leave out --track or -optimize")
         if self._is_ours:
             self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
             # For networks this small, the overhead of more threads exceeds their benefit.
@@ -120,19 +126,19 @@ class PvpExperimentManager(SweepingManager):
     def from_options(cls, given: argparse.Namespace) -> PvpExperimentManager:
         """Returns the manager for the options of rl-zoo3's ``train`` and ours."""
         values = {"args": given, "uuid_str": f"_{uuid.uuid4()}" if given.uuid else "", **vars(given)}
-        _, *names = inspect.signature(super(SweepingManager, cls).__init__).parameters
+        _, *names = inspect.signature(super().__init__).parameters
         return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
 
     def _refusals(self) -> AbstractContextManager[None]:
         return refusals() if self._is_ours else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads the hyperparameters as `SweepingManager` does, and checks those for environments of this package.
+        """Reads the hyperparameters with imported presets and names like ``env_kwargs.world``.
 
-        Raises `Refusal` if they are invalid.
+        Raises `Refusal` if those for environments of this package are invalid.
         """
         with self._refusals():
-            hyperparams, saved = super().read_hyperparameters()
+            hyperparams, saved = self._read_block()
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
             if self._actors and ALGOS[self.algo] is not PvpPPO:
@@ -145,7 +151,7 @@ class PvpExperimentManager(SweepingManager):
                 check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
                 if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
                     self._try(hyperparams.get("env_kwargs"))
-                played = self._env_kwargs({"env_kwargs": self._eval_env_kwargs_args or hyperparams.get("env_kwargs")})
+                played = self._complete(self._eval_env_kwargs_args or hyperparams.get("env_kwargs"))
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
                     if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
@@ -157,9 +163,30 @@ class PvpExperimentManager(SweepingManager):
             self._select_stopped_run(self._resume, saved)
         return hyperparams, saved
 
+    def _read_block(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self._is_atari or (self.trial_id is not None and not self._is_maskable):
+            return super().read_hyperparameters()
+        if self.trial_id is not None:
+            export = f"sb3-pvp sweep best STORAGE --trial-id {self.trial_id} -o trial.yml"
+            raise Refusal(
+                f"--trial-id is not for --algo {self.algo}: write the trial to a file for -conf with {export}"
+            )
+        print(f"Loading hyperparameters from: {self.config}")
+        block = hyperparams_in(self.config, self.env_name.gym_id) | (self.custom_hyperparams or {})
+        block = with_current_names(with_nested(block))
+        if self.env_kwargs and "env_kwargs" in block:
+            if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
+                self._warning = (
+                    f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
+                    'to keep them use -params "env_kwargs.NAME:VALUE"\n'
+                )
+            block["env_kwargs"] = self.env_kwargs
+        return block, OrderedDict(sorted(copy.deepcopy(block).items()))
+
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
-        n_timesteps, config = self._steps(saved_hyperparams), yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
+        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
+        config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
         run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
@@ -188,6 +215,8 @@ class PvpExperimentManager(SweepingManager):
 
     def setup_experiment(self) -> Any:
         """Creates the model and everything it needs for training; if that fails, it leaves no folder behind."""
+        if self.optimize_hyperparameters and self._is_maskable:
+            return None  # each trial creates its own
         try:
             with self._refusals():
                 return super().setup_experiment()
@@ -202,6 +231,14 @@ class PvpExperimentManager(SweepingManager):
             if self._is_ours and isinstance(error, (ImportError, AttributeError, AssertionError, TypeError)):
                 raise Refusal(f"impossible hyperparameters: {error}") from error
             raise
+
+    def hyperparameters_optimization(self) -> None:
+        """Runs a `Sweep`; for algorithms without action masks, that of rl-zoo3."""
+        if self._is_maskable:
+            Sweep(self, self._vec_env_type).run()
+            return
+        self.n_jobs = self.n_jobs or 1
+        super().hyperparameters_optimization()
 
     def create_log_folder(self) -> None:
         """Creates the run folder, with the next number if another process has just taken this one."""
@@ -226,7 +263,7 @@ class PvpExperimentManager(SweepingManager):
         evaluation = MaskableEvalCallback if self._is_maskable else EvalCallback
         progress = ProgressCallback if self._is_ours else ProgressBarCallback
         with replaced(exp_manager, EvalCallback=evaluation, ProgressBarCallback=progress):
-            super().create_callbacks()
+            super().create_callbacks()  # type: ignore[no-untyped-call]
         # SB3 compares the classes of environments: with actors, those of training and evaluation differ.
         warnings.filterwarnings("ignore", "Training and eval env are not of the same type")
         if self._track and not any(isinstance(each, WandbArtifactsCallback) for each in self.callbacks):
@@ -246,9 +283,12 @@ class PvpExperimentManager(SweepingManager):
         with replaced(exp_manager, make_vec_env=self._make_vec_env):
             return super().create_envs(n_envs, eval_env, no_log)
 
+    def _complete(self, env_kwargs: dict[str, Any] | None) -> dict[str, Any]:
+        return complete_env_kwargs(self.env_name.gym_id, env_kwargs)
+
     def _try(self, env_kwargs: dict[str, Any] | None) -> None:
         """Makes an environment in this process, before others do, whose errors would be tracebacks."""
-        arguments = self._env_kwargs({"env_kwargs": env_kwargs})
+        arguments = self._complete(env_kwargs)
         if arguments.get("world", "sim") == "sim":
             env = gymnasium.make(self.env_name.gym_id, **arguments)
             (self.env_wrapper(env) if self.env_wrapper else env).close()
@@ -262,7 +302,7 @@ class PvpExperimentManager(SweepingManager):
         unused: Env[Any, Any] = Env()  # whose name the monitor writes into the one file of all rows
         unused.spec = gymnasium.spec(self.env_name.gym_id)
         monitor = Monitor(unused, monitor_dir and str(Path(monitor_dir, "0")), **others["monitor_kwargs"])
-        return PvpVecEnv(n_envs, seed=seed, monitor=monitor, **self._env_kwargs({"env_kwargs": env_kwargs}))
+        return PvpVecEnv(n_envs, seed=seed, monitor=monitor, **self._complete(env_kwargs))
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
@@ -394,7 +434,13 @@ def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgori
         raise ValueError(
             'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
         )
-    _check_normalize(hyperparams.get("normalize"))
+    normalize = hyperparams.get("normalize")  # true, or arguments of VecNormalize
+    try:
+        normalize = eval(normalize, {}) if isinstance(normalize, str) else normalize
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if normalize and (not isinstance(normalize, Mapping) or normalize.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
     MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
     known = [*(field.name for field in fields(FightSettings)), "render_mode"]
     require_all_known(f"argument of {env_id}", env_kwargs or (), known)
@@ -402,13 +448,3 @@ def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgori
     # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
     if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
         require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})
-
-
-def _check_normalize(given: Any) -> None:
-    """Raises `ValueError` if rl-zoo3's ``normalize``, true or arguments of VecNormalize, changes observations."""
-    try:
-        value = eval(given, {}) if isinstance(given, str) else given
-    except Exception as error:  # the expression may raise anything
-        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
-    if value and (not isinstance(value, Mapping) or value.get("norm_obs", True)):
-        raise ValueError(f"normalize{RAW_OBSERVATIONS}")

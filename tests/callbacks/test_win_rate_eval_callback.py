@@ -59,6 +59,31 @@ def test_each_opponent_gets_its_number_of_fights(tmp_path: Path) -> None:
     assert memory.dumps[-1]["eval/noop/win_rate"] == float(rows[-4]["win_rate"])
 
 
+def test_the_learner_is_rated_by_opponents_of_known_strength(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    memory = remember(model)
+    ratings, env = {"noop": 1400, "stayalive": 1700}, evaluation_env()
+    opponents = ["noop", "stayalive", "scripted"]
+    model.learn(ROLLOUT, callback=WinRateEvalCallback(opponents, 1, 40, env=env, ratings=ratings))
+    found = next(dump for dump in memory.dumps if "eval/elo" in dump)
+    won = {name: found[f"eval/{name}/win_rate"] for name in ratings}
+    assert 0 < sum(won.values()) < 2, "or the rating says only how strong the prior is"
+    # The most likely rating is expected to score what it has; the prior is worth much less than 80 fights.
+    expected = sum(1 / (1 + 10 ** ((rating - found["eval/elo"]) / 400)) for rating in ratings.values())
+    assert expected == pytest.approx(sum(won.values()), abs=0.02)
+    assert found["eval/elo_low"] < found["eval/elo"] < found["eval/elo_high"]
+    assert all(map(is_documented, ("eval/elo", "eval/elo_low", "eval/elo_high")))
+
+
+@pytest.mark.parametrize(
+    ("ratings", "message"),
+    [({"nop": 1400}, "did you mean 'noop'"), ({"noop": "strong"}, "the rating of noop must be")],
+)
+def test_refuses_ratings_that_say_nothing(ratings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WinRateEvalCallback("noop", ratings=ratings)
+
+
 def test_the_training_is_the_same_with_it(tmp_path: Path) -> None:
     weights = []
     for folder, evaluations in (("with", [WinRateEvalCallback("noop", 1, 5, env=evaluation_env())]), ("without", [])):

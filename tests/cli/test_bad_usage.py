@@ -65,7 +65,6 @@ def run(arguments: list[str]) -> object:
         (["jobs", "logs", "7"], "unknown job '7'. Known: none"),
         (["league"], "Missing command; see sb3-pvp league --help"),
         (["league", "rate", "league"], "'--until'; see sb3-pvp league rate --help"),
-        (["league", "export", "league", "-o", "."], "'.' is a directory"),
         (["sweep", "best", "sweep.log", "-o", "."], "'.' is a directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -79,21 +79,6 @@ def test_the_space_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read_space(tmp_path / "space.yml") == expected
 
 
-def test_the_configuration_for_wandb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "space.yml").write_text("n_steps: {choices: [8]}\nclip_range: {}\nlearning_rate: {high: 0.1}")
-    given = ("--preset", "HumanLike", "-n", "5000", "--search-space", tmp_path / "space.yml")
-    assert run("wandb-config", *given) == 0
-    config = yaml.safe_load(capsys.readouterr().out)
-    assert config["metric"] == {"name": "sweep/win_rate", "goal": "maximize"}
-    assert config["command"][-2:] == ["--sample", "${args_json}"]
-    assert config["parameters"] == {
-        "n_steps": {"values": [8]},
-        "clip_range": {"distribution": "uniform", "min": 0.1, "max": 0.3},
-        "learning_rate": {"distribution": "log_uniform_values", "min": 5e-5, "max": 0.1},
-    }
-    assert all(str(each) in config["command"] for each in given)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.common.cores import give_way, is_reversible, renice
+from sb3_pvp.common.cores import give_way
 
 AUTOGROUP = Path("/proc/self/autogroup")
 PROGRAM = """
 import os, pathlib, sys
-from sb3_pvp.common.cores import give_way, is_reversible, renice
+from sb3_pvp.common.cores import give_way
 give_way(1)
 print(os.nice(0), pathlib.Path(sys.argv[1]).read_text() if len(sys.argv) > 1 else "")
 """
@@ -38,24 +38,3 @@ def test_a_change_that_linux_puts_off_is_repeated(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Path, "write_text", write)
     give_way(0)
     assert written == [str(os.nice(0))] * 2
-
-
-def test_niceness_of_another_process_and_its_session() -> None:
-    command = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
-        for nice in (3, 0) if is_reversible() else (3,):
-            renice(process.pid, nice)
-            expected = min(os.nice(0) + nice, 19)
-            assert os.getpriority(os.PRIO_PROCESS, process.pid) == expected
-            if AUTOGROUP.exists():
-                assert Path(f"/proc/{process.pid}/autogroup").read_text().split()[-1] == str(expected)
-        assert process.stdin is not None
-        process.stdin.close()
-    renice(process.pid, 3)  # it has ended
-
-
-def test_to_find_out_what_is_allowed_changes_nothing() -> None:
-    before = os.nice(0)
-    is_reversible.cache_clear()
-    assert is_reversible() in (True, False)
-    assert os.nice(0) == before

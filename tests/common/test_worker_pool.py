@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sb3_pvp.common import worker_pool
-from sb3_pvp.common.cores import CORES, PRIORITY, is_reversible, num_cores
+from sb3_pvp.common.cores import CORES, PRIORITY, num_cores
 from sb3_pvp.common.waiting import WaitedTooLong
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 
@@ -42,18 +41,9 @@ def test_workers_have_one_core_and_are_not_nice_where_a_command_waits(pool: Work
 
 
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="no niceness")
-@pytest.mark.parametrize("may", [True, False])
-def test_an_evaluation_gives_way_only_if_it_can_be_hurried(may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if may and not is_reversible():
-        pytest.skip("niceness cannot be taken back here")
-    monkeypatch.setattr(worker_pool, "is_reversible", lambda: may)
-    here, extra = os.nice(0), PRIORITY["evaluation"] if may else 0
+def test_an_evaluation_gives_way() -> None:
     with closing(WorkerPool(1, "evaluation")) as made:
-        found = [made.submit(os.nice, 0).result()]
-        for is_waited_for in (True, False):
-            made.hurry(is_waited_for)
-            found.append(made.submit(os.nice, 0).result())
-    assert found == [min(here + each, 19) for each in (extra, 0, extra)]
+        assert made.submit(os.nice, 0).result() == min(os.nice(0) + PRIORITY["evaluation"], 19)
 
 
 def test_a_stream_from_workers_that_hang_ends() -> None:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sb3_pvp.serving import AsyncClient, Client, Prediction, PredictionError
+from sb3_pvp.serving import Client, Prediction, PredictionError
 from tests.serving.fighters import by_hand, write
 from tests.serving.served import serving
 
@@ -52,13 +52,12 @@ def test_a_prediction_has_what_was_asked_for(folder: Path) -> None:
 
 
 def test_many_clients_in_one_event_loop(folder: Path) -> None:
-    async def ask(port: int) -> list[list[int]]:
-        async with AsyncClient(port=port) as client:
-            asked = (client.predict("hand", [x, 0], MASKS, True) for x in (1, -1, 1))
-            return [found.action for found in await asyncio.gather(*asked)]
+    def ask(port: int) -> list[list[int]]:
+        with Client(port=port) as client:
+            return [client.predict("hand", [x, 0], MASKS, True).action for x in (1, -1, 1)]
 
     async def main(port: int) -> list[list[list[int]]]:
-        return await asyncio.gather(*(ask(port) for _ in range(20)))
+        return await asyncio.gather(*(asyncio.to_thread(ask, port) for _ in range(20)))
 
     with serving(folder) as server:
         assert asyncio.run(main(server.port)) == [[[1, 2], [0, 0], [1, 2]]] * 20
@@ -75,34 +74,13 @@ def test_refused_requests_raise_and_keep_the_connection(folder: Path) -> None:
 
 
 def test_a_server_that_was_restarted_is_found_again(folder: Path) -> None:
-    async def ask(client: AsyncClient) -> Prediction:
-        return await client.predict("hand", [1, 0], MASKS, True)
-
-    with asyncio.Runner() if sys.version_info >= (3, 11) else _Runner() as runner:
-        client, other = Client(), AsyncClient()
-        for _ in range(2):
-            with serving(folder) as server:
-                client._address = other._address = ("127.0.0.1", server.port)
-                assert client.predict("hand", [1, 0], MASKS, True).action == [1, 2]
-                assert runner.run(ask(other)).action == [1, 2]
-        with pytest.raises(OSError):
-            client.predict("hand", [1, 0], MASKS)
-        with pytest.raises(OSError):
-            runner.run(ask(other))
-
-
-class _Runner:
-    """What the tests need of Python 3.11's."""
-
-    def __enter__(self) -> _Runner:
-        self._loop = asyncio.new_event_loop()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.close()
-
-    def run(self, main):  # type: ignore[no-untyped-def]
-        return self._loop.run_until_complete(main)
+    client = Client()
+    for _ in range(2):
+        with serving(folder) as server:
+            client._address = ("127.0.0.1", server.port)
+            assert client.predict("hand", [1, 0], MASKS, True).action == [1, 2]
+    with pytest.raises(OSError):
+        client.predict("hand", [1, 0], MASKS)
 
 
 @contextmanager
@@ -130,11 +108,8 @@ def answering(reply: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("reply", [b"hello\n", b"[]\n", b"3\n", b"{}\n", b'{"action": [1]}\n'])
 def test_what_is_no_reply_is_a_connection_error(reply: bytes) -> None:
-    with answering(reply) as port:
-        with Client(port=port) as client, pytest.raises(ConnectionError, match="not a reply"):
-            client.predict("hand", [1, 0], MASKS)
-        with pytest.raises(ConnectionError, match="not a reply"):
-            asyncio.run(AsyncClient(port=port).predict("hand", [1, 0], MASKS))
+    with answering(reply) as port, Client(port=port) as client, pytest.raises(ConnectionError, match="not a reply"):
+        client.predict("hand", [1, 0], MASKS)
 
 
 def test_silent_servers_are_given_up() -> None:
@@ -143,8 +118,6 @@ def test_silent_servers_are_given_up() -> None:
         with pytest.raises(TimeoutError):
             client.predict("hand", [1, 0], MASKS)
         assert client._socket is None  # a late reply would be taken for the next one
-        with pytest.raises(TimeoutError):
-            asyncio.run(AsyncClient(port=port, timeout=0.1).predict("hand", [1, 0], MASKS))
 
 
 @contextmanager
@@ -173,19 +146,7 @@ def ask(port: int, timeout: float) -> Prediction:
         return client.predict("hand", [1, 0], MASKS)
 
 
-def ask_async(port: int, timeout: float) -> Prediction:
-    async def main() -> Prediction:
-        async with AsyncClient(port=port, timeout=timeout) as client:
-            return await asyncio.wait_for(client.predict("hand", [1, 0], MASKS), 30)
-
-    return asyncio.run(main())
-
-
-EITHER = pytest.mark.parametrize("ask", [ask, ask_async])
-
-
-@EITHER
-def test_the_timeout_is_for_the_whole_reply(ask: Callable[[int, float], Prediction]) -> None:
+def test_the_timeout_is_for_the_whole_reply() -> None:
     with trickling() as port:
         start = time.monotonic()
         with pytest.raises(TimeoutError, match="no reply within 0.5 seconds"):
@@ -193,8 +154,7 @@ def test_the_timeout_is_for_the_whole_reply(ask: Callable[[int, float], Predicti
         assert 0.5 <= time.monotonic() - start < 10
 
 
-@EITHER
-def test_a_line_without_end_is_no_reply(ask: Callable[[int, float], Prediction]) -> None:
+def test_a_line_without_end_is_no_reply() -> None:
     with answering(b"x" * (4 << 20)) as port, pytest.raises(ConnectionError, match="not a reply: b'xxx"):
         ask(port, 30)
 

@@ -31,7 +31,6 @@ NhEnv:
     - sb3_pvp.callbacks.LeagueCallback: { snapshot_every: 1, anchors: { baseline: 1500 } }
     - sb3_pvp.callbacks.SelfPlayCallback: { self_play: 0.5, past: 0.25 }
     - sb3_pvp.callbacks.EpisodeLogCallback
-    - sb3_pvp.callbacks.EpisodeMetricsCallback
     - sb3_pvp.callbacks.FightMetricsCallback
     - sb3_pvp.callbacks.ObservationMetricsCallback
     - sb3_pvp.callbacks.NoveltyRewardCallback: { scale: 0.1 }
@@ -92,7 +91,7 @@ def test_the_same_files_tags_and_tables_are_written_with_actors(run_of: Any, opt
     assert files_of(with_actors) == files_of(alone)
     assert scalars_of(with_actors).keys() == scalars_of(alone).keys()
     mine, yours = tables_of(alone), tables_of(with_actors)
-    assert {"0.monitor.csv", "episodes.jsonl", "environments.csv", "win_rates.csv"} <= mine.keys() == yours.keys()
+    assert {"0.monitor.csv", "episodes.jsonl", "win_rates.csv"} <= mine.keys() == yours.keys()
     for name, rows in yours.items():
         assert bool(rows) == bool(mine[name]), name
         assert {frozenset(row) for row in rows} == {frozenset(row) for row in mine[name]}, name

@@ -118,7 +118,7 @@ def test_a_run_that_cannot_begin_removes_its_own_folder_only(tmp_path: Path) -> 
     ("command", "error"),
     [
         (["trian"], "unknown command 'trian' (did you mean 'train'?). Known: "),
-        ([], "no command given. Known: train, enjoy, record_video, plots"),
+        ([], "no command given. Known: train, enjoy, record_video"),
     ],
 )
 def test_an_unknown_command_is_one_line_and_exit_code_2(command: list[str], error: str) -> None:

@@ -1,14 +1,12 @@
-"""Looking at a run: enjoy, videos and plots, in a world that refuses illegal actions."""
+"""Looking at a run: enjoy and videos, in a world that refuses illegal actions."""
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -138,74 +136,9 @@ def frames(video: Path) -> list[Any]:
         return list(clip.iter_frames())
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "extra"),
-    [("plots", ["plot_train"], "plots"), ("record_video", NH, "render")],
-)
-def test_missing_extras(
-    command: str,
-    arguments: list[str],
-    extra: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_missing_extras(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(front_ends, "find_spec", lambda name: None)
     with pytest.raises(SystemExit) as raised:
-        front_ends.COMMANDS[command](arguments)
+        zoo.record_video(NH)
     assert raised.value.code == 2
-    assert f'not installed: pip install "sb3-pvp[{extra}]"' in capsys.readouterr().err
-
-
-def test_an_unknown_plot(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        zoo.plots(["plot_trian"])
-    assert "unknown plot 'plot_trian' (did you mean 'plot_train'?)" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
-def test_plot_train(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import matplotlib.pyplot as plt
-
-    monkeypatch.setattr(plt, "show", lambda: None)
-    zoo.plots(["plot_train", "-a", "maskable_ppo", "-e", "NhEnv", "-f", str(logs), "-w", "2"])
-    assert plt.gca().lines
-
-
-def outcome_of_plot(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line on stderr of a plot that is refused."""
-    with pytest.raises(SystemExit) as raised:
-        zoo.plots(arguments)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert raised.value.code == 2
-    return line
-
-
-@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
-def test_a_plot_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    line = outcome_of_plot(["plot_train", "-e", "NhEnv", "-f", "nofolder", "-a", "maskable_ppo"], capsys)
-    assert line.startswith("plots: error: plot_train found nothing to plot, see plot_train --help")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("seaborn") is None, reason="needs the extra plots")
-def test_plot_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import matplotlib.pyplot as plt
-
-    monkeypatch.setattr(plt, "show", lambda: None)
-    gathered = str(tmp_path / "gathered")
-    from_file, gather = ["plot_from_file", "-i", gathered], ["all_plots", "-a", "maskable_ppo", "-e", "NhEnv"]
-    gather += ["-f", str(tmp_path), "-o", gathered, "--no-display"]
-    assert "No such file" in outcome_of_plot(from_file, capsys)
-    (tmp_path / "gathered.pkl").write_text("no pickle")
-    assert "UnpicklingError" in outcome_of_plot([*from_file, "-iqm"], capsys)
-    write_evaluations(tmp_path / "maskable_ppo/NhEnv_1", 3)
-    write_evaluations(tmp_path / "maskable_ppo/NhEnv_2", 3)
-    zoo.plots(gather)
-    zoo.plots(from_file)
-    assert plt.gca().lines
-
-
-def write_evaluations(run: Path, number: int) -> None:
-    """What ``--eval-freq`` leaves in the folder of a run, with two episodes in each evaluation."""
-    run.mkdir(parents=True, exist_ok=True)
-    results = np.arange(2.0 * number).reshape(number, 2)
-    np.savez(run / "evaluations.npz", timesteps=np.arange(number) + 1, results=results)
+    assert 'not installed: pip install "sb3-pvp[render]"' in capsys.readouterr().err

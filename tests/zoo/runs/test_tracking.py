@@ -119,7 +119,7 @@ def test_what_wandb_refuses_is_one_line(
 
 def test_a_sweep_is_not_followed_as_one_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("-optimize", *SMALL) == 2
-    assert "sb3-pvp sweep wandb-config" in capsys.readouterr().err
+    assert "--track is for a single run" in capsys.readouterr().err
     assert not (folder / "logs").exists()
 
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from sb3_pvp import PvpPPO, zoo
 from sb3_pvp.callbacks import evaluations
 from sb3_pvp.cli import main
+from sb3_pvp.common.waiting import waiting
 from sb3_pvp.zoo.runs.resume import UNFINISHED
 
 ROLLOUT = 8 * 16
@@ -39,9 +40,10 @@ class Pool:
 
     #: What to do when somebody waits.
     when_waited_for: Callable[[], None] = staticmethod(lambda: None)
+    jobs: ClassVar[dict[Future[Any], Callable[[], None]]] = {}
 
     def __init__(self, size: int, kind: str) -> None:
-        self._jobs: list[Callable[[], None]] = []
+        pass
 
     def submit(self, function: Any, *args: Any, each: Any) -> Future[Any]:
         future = Future[Any]()
@@ -51,22 +53,25 @@ class Pool:
                 each(item)
             future.set_result(None)
 
-        self._jobs.append(work)
+        Pool.jobs[future] = work
         return future
-
-    def hurry(self, is_waited_for: bool) -> None:
-        while is_waited_for and self._jobs:
-            type(self).when_waited_for()
-            self._jobs.pop(0)()
 
     def close(self) -> None:
         pass
+
+
+def wait_for(future: Future[Any], *_: object) -> None:
+    """In place of a wait for a worker process."""
+    with waiting():
+        Pool.when_waited_for()
+        Pool.jobs.pop(future)()
 
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Pool]]:
     monkeypatch.setattr(evaluations, "WorkerPool", Pool)
     monkeypatch.setattr(Pool, "when_waited_for", lambda: None)
+    monkeypatch.setattr(evaluations, "wait_for", wait_for)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     yield Pool
     signal.signal(signal.SIGINT, before)

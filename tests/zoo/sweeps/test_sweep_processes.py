@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
-from sb3_pvp.zoo.sweeps.study import SEED
+from sb3_pvp.zoo.sweeps.study import SEED, best_configuration
 from tests.paths import ROOT
 from tests.zoo.sweeps.postgres_server import postgres_server, require_postgres
 from tests.zoo.sweeps.tiny_sweeps import STEPS, arguments, retrain, run_sweep, study_in
@@ -33,7 +33,7 @@ def test_a_sweep_ends_in_one_line_if_workers_die(
         raise WorkerDied("a worker process has died")
 
     monkeypatch.setattr(WorkerPool, "stream", die)
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweeping_manager.num_cores", lambda: 3)
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweep.num_cores", lambda: 3)
     with pytest.raises(SystemExit, match="1"):
         run_sweep(tmp_path, 2)
     output = capsys.readouterr()
@@ -90,6 +90,7 @@ def sweep_of_which_one_process_dies(name: str, tmp_path: Path) -> None:
     assert all(any(trial.params.items() <= other.params.items() for other in finished) for trial in failed)
     for number in (0, study.best_trial.number):
         trial = study.trials[number]
-        again = ["--storage", name, "--trial-id", str(number), "-n", str(STEPS), "--seed", str(trial.user_attrs[SEED])]
+        (file := tmp_path / f"trial_{number}.yml").write_text(best_configuration(study, number, STEPS)[1])
+        again = ["-conf", str(file), "--seed", str(trial.user_attrs[SEED])]
         _, config = retrain(tmp_path / f"again_{number}", *again)
         assert config["n_steps"] == trial.params["n_steps"]

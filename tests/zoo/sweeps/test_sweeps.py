@@ -16,7 +16,6 @@ import yaml
 from optuna.trial import TrialState
 from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3.common.callbacks import BaseCallback
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.ppo import PvpPPO
@@ -64,22 +63,15 @@ def test_trials_are_measured_and_reported(swept: Path) -> None:
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_trial_is_trained_again_by_its_number(swept: Path, tmp_path: Path, number: int) -> None:
     trial = study_in(swept / "sweep.log").trials[number]
-    given = ["--storage", str(swept / "sweep.log"), "--trial-id", str(number), "-n", str(STEPS)]
-    model, config = retrain(tmp_path, *given, "--seed", str(trial.user_attrs[SEED]))
+    (tmp_path / "trial.yml").write_text(best_configuration(study_in(swept / "sweep.log"), number, STEPS)[1])
+    given = ["-conf", str(tmp_path / "trial.yml"), "--seed", str(trial.user_attrs[SEED])]
+    model, config = retrain(tmp_path, *given)
     assert config["n_steps"] == trial.params["n_steps"]
     assert config["policy_kwargs"]["net_arch"] == [int(size) for size in trial.params["net_arch"].split("x")]
     assert config["env_kwargs"]["rewards"] == {**REWARDS, "damage_dealt": trial.params["damage_dealt"]}
     assert config["env_kwargs"]["reset_params"]["randomizeBuild"] is True, "what is not varied stays"
     (before,) = (swept / f"trials/trial_{number}").rglob("NhEnv.zip")
     assert same_weights(model, PvpPPO.load(before))
-
-
-def test_the_command_line_changes_a_trial(swept: Path, tmp_path: Path) -> None:
-    given = ["--storage", str(swept / "sweep.log"), "--trial-id", "0", "-n", "64"]
-    _, config = retrain(tmp_path, *given, "-params", "gamma:0.5", "policy_kwargs.normalize_actions:False")
-    trial = study_in(swept / "sweep.log").trials[0]
-    assert (config["gamma"], config["n_steps"]) == (0.5, trial.params["n_steps"])
-    assert config["policy_kwargs"]["normalize_actions"] is False and "net_arch" in config["policy_kwargs"]
 
 
 def test_the_winner_is_trained_from_its_file(swept: Path, tmp_path: Path) -> None:
@@ -159,7 +151,7 @@ def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
 
 def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
-    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweeping_manager.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
+    monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweep.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
     run_sweep(tmp_path, 3, "--storage", str(tmp_path / "s.log"))
     trials = study_in(tmp_path / "s.log").trials
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]
@@ -176,7 +168,7 @@ def test_a_trial_ends_when_its_cpu_time_is_over(tmp_path: Path, monkeypatch: pyt
     train = PvpPPO.train
     monkeypatch.setattr("sb3_pvp.zoo.sweeps.objectives.time.process_time", lambda: clock[0])
     monkeypatch.setattr(PvpPPO, "train", lambda model: spend(10, train(model)))
-    rates = "sb3_pvp.zoo.sweeps.sweeping_manager.win_rates"
+    rates = "sb3_pvp.zoo.sweeps.sweep.win_rates"
     monkeypatch.setattr(rates, lambda *_: spend(1000, {"sweep/win_rate": clock[0] / 1e6}))
     given = ["--storage", str(tmp_path / "s.log"), "--pruner", "none", "--trial-cpu-seconds", "20"]
     run_sweep(tmp_path, 1, *given, space="n_steps: {choices: [4]}\nclip_range: {}\n")
@@ -324,22 +316,6 @@ def test_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_t
     assert set(map(id, made)) == set(map(id, closed))
 
 
-def test_a_sample_is_trained_and_measured(tmp_path: Path) -> None:
-    sample = '{"net_arch": "64x64", "minibatches": 4, "damage_dealt": 0.4}'
-    given = ["--sample", sample, "--reference-pool", "noop", "stayalive", "--reference-fights", "2", "-n", "64"]
-    tiny = ["--n-evaluations", "2", "-tb", str(tmp_path / "tb"), "-params", "n_envs:4", "n_steps:8"]
-    model, config = retrain(tmp_path, *given, *tiny)
-    assert (config["batch_size"], config["policy_kwargs"]) == (8, {"net_arch": [64, 64]})
-    assert config["env_kwargs"]["rewards"] == {**REWARDS, "damage_dealt": 0.4}
-    (events,) = (tmp_path / "tb").rglob("events.*")
-    log = EventAccumulator(str(events)).Reload()
-    logged = [log.Scalars(f"sweep/{name}win_rate") for name in ("", "noop/", "stayalive/")]
-    assert [len(scalars) for scalars in logged] == [2, 2, 2], "in the middle and at the end"
-    for mean, noop, stayalive in zip(*logged, strict=True):
-        assert mean.value == pytest.approx((noop.value + stayalive.value) / 2)
-    assert model.num_timesteps == 64
-
-
 class MaskedGame(InvalidActionEnvDiscrete):
     """A game of another package."""
 
@@ -366,7 +342,7 @@ def test_the_help_names_what_rl_zoo3_does_not_know(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit, match="0"):
         zoo.train(["--help"])
     text = capsys.readouterr().out
-    for option in ("--preset", "--reference-pool", "--search-space", "--sample", "hyperband", "--n-trials"):
+    for option in ("--preset", "--reference-pool", "--search-space", "hyperband", "--n-trials"):
         assert option in text
 
 
@@ -404,25 +380,9 @@ def test_impossible_sweeps_are_one_line(
     assert Path(journal).read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--trial-id", "0"], "--trial-id needs the --storage"),
-        (["--trial-id", "9", "--storage", "SWEPT"], "it has trials 0 to 3"),
-        (["--trial-id", "-1", "--storage", "SWEPT"], "has no trial -1"),
-        (["--trial-id", "0", "--storage", "SWEPT", "--study-name", "other"], "unknown study 'other'"),
-        (["--trial-id", "0", "--storage", "SWEPT", "--env", "DharokEnv"], "is for --algo maskable_ppo --env NhEnv"),
-        (["--sample", "{"], "not valid JSON"),
-        (["--sample", "[]"], "--sample must be a JSON object with values for some of net_arch"),
-        (["--sample", '{"net_arc": 1}'], "--sample must be a JSON object with values for some of net_arch"),
-        (["--sample", '{"n_steps": 1}'], "n_steps must be one of 64, 128, 256, 512, got 1"),
-    ],
-)
-def test_what_cannot_be_trained_is_one_line(
-    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
-) -> None:
+def test_a_trial_is_not_trained_by_its_number_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        retrain(tmp_path, *(str(swept / "sweep.log") if each == "SWEPT" else each for each in more))
+        retrain(tmp_path, "--storage", "sweep.log", "--trial-id", "0")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("train: error: ") and message in line
+    assert line.startswith("train: error: ") and "sb3-pvp sweep best STORAGE --trial-id 0 -o trial.yml" in line
     assert not (tmp_path / "maskable_ppo").exists()
