@@ -21,8 +21,9 @@ from sb3_pvp import PvpPPO, load
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.description import describe, read_description
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
-from sb3_pvp.policies.files.model_files import PolicyFile, game_of, load_opponent, model_opponent, steps_of
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.model_files import game_of, load_opponent, model_opponent, steps_of
+from sb3_pvp.policies.files.reading import read as read_file
 from sb3_pvp.policies.files.registry import ModelOpponent
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from sb3_pvp.policies.sampling import act_batched
@@ -95,7 +96,7 @@ def test_opponents_of_all_files_decide_the_same(models: dict[str, tuple[PvpPPO, 
         for opponent in (load_opponent(path), load_opponent(exported), load_opponent(path, safe=True))
     ]
     assert th.equal(actions[0], actions[1]) and th.equal(actions[0], actions[2])
-    assert PolicyFile(exported).frame_ages == SHAPES[shape][1]
+    assert load_opponent(exported).frame_ages == SHAPES[shape][1]
 
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MultiInputPolicy"])
@@ -156,7 +157,7 @@ POISONS = ["policy_class", "clip_range", "training_state", "policy.optimizer.pth
 def test_no_pickle_runs_in_safe_mode(small: tuple[Path, Path], place: str, tmp_path: Path) -> None:
     evil = poisoned(small[0], tmp_path / "done", place, tmp_path / "evil.zip")
     assert load(evil, safe=True).num_timesteps == 512
-    assert PolicyFile(evil, safe=True).game == "NhEnv"
+    assert load_opponent(evil, safe=True).game == "NhEnv"
     assert not (tmp_path / "done").exists()
     if place == "policy_class":  # the poison works
         with pytest.raises(ValueError):
@@ -262,7 +263,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_bad_fighter_file_is_one_clear_error(small: tuple[Path, Path], name: str, tmp_path: Path) -> None:
     changes, message = BAD[name]
     bad = with_entries(small[1], changes, tmp_path / "bad.fighter")
-    for read in (load, lambda path: PolicyFile(path).actor()):
+    for read in (load, load_opponent):
         with pytest.raises(ValueError, match="bad.fighter") as error:
             read(bad)
         assert "\n" not in str(error.value)
@@ -290,7 +291,7 @@ def test_compressed_entries_are_refused(small: tuple[Path, Path], tmp_path: Path
 
 
 def test_a_broken_outcome_predictor_is_an_error(small: tuple[Path, Path]) -> None:
-    tensors = safetensors.torch.load(read_fighter(small[1]).entries["outcome_predictor.safetensors"])
+    tensors = safetensors.torch.load(read_file(small[1]).entries["outcome_predictor.safetensors"])
     for change in ({"shape": th.tensor([2, 176])}, {"mean": th.zeros(3)}, {"0.weight": th.zeros(3, 3)}):
         with pytest.raises(ValueError, match="the outcome predictor is malformed"):
             OutcomePredictor.from_tensors(tensors | change)
