@@ -53,18 +53,6 @@ class PlayedStep(NamedTuple):
     infos: list[dict[str, Any]]
 
 
-class Draws(NamedTuple):
-    """The random numbers of a rollout."""
-
-    is_greedy: NDArray[np.bool_]  #: Steps in which the most likely actions are taken, ``(n_steps,)``.
-    uniforms: NDArray[np.float32]  #: For the heads of an `AutoregressivePolicy`, ``(n_steps, rows, heads)``.
-
-    @classmethod
-    def empty(cls, n_steps: int, num_rows: int, num_heads: int) -> Draws:
-        """Returns arrays to draw into; without heads for other policies."""
-        return cls(np.zeros(n_steps, np.bool_), np.full((n_steps, num_rows, num_heads), -1.0, np.float32))
-
-
 class Rollout(NamedTuple):
     """A finished rollout; the arrays are valid until the next one starts."""
 
@@ -78,6 +66,7 @@ class Rollout(NamedTuple):
         arrays = self.arrays
         n_steps, num_rows = arrays["dones"].shape
         lost = np.setdiff1d(np.arange(num_rows), self.rows)
+        # Callbacks may change rewards in place, as in SB3: in copies, since actors write the arrays.
         for step in range(n_steps):
             rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
             rewards[lost], dones[lost] = 0.0, False
@@ -137,6 +126,7 @@ class ActorVecEnv(VecEnvWrapper):
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
         self._settings: list[list[EnvCall]] = [[] for _ in specs]
+        # A new actor in place of a lost one needs all settings so far; the others have got each of them once.
         self._fleet.settings = self._settings.__getitem__  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
@@ -144,18 +134,19 @@ class ActorVecEnv(VecEnvWrapper):
 
     def begin(self) -> None:
         """Marks the start of a rollout for `get_state`; calls until now belong to the one before."""
+        # Sent now: the state at the start must have them, as that of one process has.
         if any(self._calls):
             self._fleet.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
         self._is_beginning = True
 
-    def start(self, draws: Draws) -> None:
-        """Starts a rollout with the policy as it is now."""
+    def start(self, is_greedy: NDArray[np.bool_], uniforms: NDArray[np.float32]) -> None:
+        """Starts a rollout with the policy as it is now; for the random numbers see `RolloutRequest`."""
         weights, calls = packed_weights(self.policy), self._taken_calls()
         # Policies without random numbers of their own sample with the global generators of the actors.
-        seeds = [0] * len(calls) if draws.uniforms.size else th.randint(2**31, (len(calls),)).tolist()
+        seeds = [0] * len(calls) if uniforms.size else th.randint(2**31, (len(calls),)).tolist()
         self._fleet.start(
             [
-                RolloutRequest(self.n_steps, own, weights, draws.is_greedy, draws.uniforms[:, rows], seed)
+                RolloutRequest(self.n_steps, own, weights, is_greedy, uniforms[:, rows], seed)
                 for rows, own, seed in zip(self.rows, calls, seeds, strict=True)
             ]
         )
@@ -214,6 +205,7 @@ class ActorVecEnv(VecEnvWrapper):
         """Calls a method of the environments, see the class."""
         rows = [*self._get_indices(indices)]
         own = [[row - part.start for row in rows if part.start <= row < part.stop] for part in self.rows]
+        # Kept until the next message: thousands of settings in messages of their own would cost more than the play.
         if method_name.startswith(_SETTINGS) and not method_kwargs:
             for index in [index for index, given in enumerate(own) if given]:
                 call = EnvCall(method_name, None if indices is None else own[index], method_args)
@@ -251,6 +243,7 @@ class ActorVecEnv(VecEnvWrapper):
                 raise NotImplementedError("the actors were ended: their fights cannot be saved")
             return last
         # Calls that came after the start have no part in its state.
+        # Each actor has taken that snapshot itself as the rollout began: by now it may be in the middle of another.
         calls = [()] * len(self.rows) if at_start else self._taken_calls()
         is_kept = at_start and not self._is_beginning
         states = self._fleet.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
@@ -313,6 +306,7 @@ def _parts(num_rows: int, num_actors: int) -> list[slice]:
     """Divides rows among actors; both rows of a pair, 2j and 2j + 1, belong to the same one.
 
     Each gets at least `_LEAST_ROWS`."""
+    # In self-play a pair is one fight, which no two processes can share.
     num_pairs = (num_rows + 1) // 2
     count = max(min(num_actors, num_rows // _LEAST_ROWS), 1)
     ends = [min(2 * (num_pairs * (index + 1) // count), num_rows) for index in range(count)]

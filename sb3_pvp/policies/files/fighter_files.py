@@ -39,6 +39,7 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
     path = Path(path)
     if path.suffix != SUFFIX:
         raise ValueError(f"the name of a fighter file ends in {SUFFIX}, not {path.name!r}")
+    # Before anything is written: a model that cannot be described leaves no file behind.
     description = describe(model)
     # Copies, because some weights have several names, and safetensors refuses shared memory.
     weights = {name: part.detach().cpu().clone().contiguous() for name, part in model.policy.state_dict().items()}

@@ -326,6 +326,7 @@ class MaskablePPOFiles(Algorithm):
         file = source if isinstance(source, ModelFile) else read(source)
         with _loading(file.name):
             policy = _Policy.of(file)
+        # Of a snapshot and its copy, say: rows of one object share a call, and its memory.
         known = _models.get(policy.content_hash)
         if known is None:
             known = _models[policy.content_hash] = MaskableOpponent(policy, file)

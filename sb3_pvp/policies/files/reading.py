@@ -156,6 +156,7 @@ def _sb3_entries(path: str | Path) -> tuple[dict[str, Any], bytes]:
 def _fighter_entries(path: str | Path) -> dict[str, bytes]:
     entries: dict[str, bytes] = {}
     with ZipFile(path) as file:
+        # A name twice, or one that nobody reads, is a place to hide what another reader of the zip would find.
         for each in file.infolist():
             name = each.filename
             if name not in _KNOWN or name in entries:
@@ -204,6 +205,7 @@ def _checked(entries: Mapping[str, bytes]) -> dict[str, Any]:
     hashes = about.get("sha256") if isinstance(about, dict) else None
     if type(number) is not int or number < 1 or not isinstance(hashes, dict) or SAFE_WEIGHTS not in hashes:
         raise ValueError(f"its {ABOUT} lacks the number of the format, or the hash of {SAFE_WEIGHTS}")
+    # Both ways: an entry without a hash could be anything, a hash without an entry is a file cut short.
     for name in sorted(hashes.keys() | entries.keys() - {ABOUT}):
         if name not in entries or name not in hashes:
             raise ValueError(f"its entry {name!r} is {'missing' if name in hashes else f'not in {ABOUT}'}")
@@ -229,6 +231,7 @@ def _tensors(content: bytes) -> dict[str, th.Tensor]:
 def _torch_file(content: bytes) -> dict[str, th.Tensor]:
     """Reads a state dict as torch saves it, without unpickling other classes than tensors."""
     try:
+        # torch's reader would unpack compressed parts without a limit: refused before it looks.
         with ZipFile(io.BytesIO(content)) as file:
             for each in file.infolist():
                 _content(file, each)

@@ -194,6 +194,7 @@ def content_hash(source: ModelFile | BaseAlgorithm) -> str:
     file = source if isinstance(source, ModelFile) else read(source)
     kept = {name: value for name, value in file.values.items() if name not in TRAINING_ONLY}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
+    # Not of the file's bytes: zips have times in them, and optimisers do not act.
     for name in sorted(file.entries):
         if name.endswith(".pth"):
             digest.update(name.encode() + file.entries[name])
