@@ -61,29 +61,6 @@ class Rollout(NamedTuple):
     rows: NDArray[np.int64]  #: The rows that were played: all but those of lost actors.
     begun: NDArray[np.int64]  #: The rows whose episodes have begun with this rollout.
 
-    def steps(self) -> Iterator[PlayedStep]:
-        """Yields the steps; rows of lost actors are not done and have no info."""
-        arrays = self.arrays
-        n_steps, num_rows = arrays["dones"].shape
-        lost = np.setdiff1d(np.arange(num_rows), self.rows)
-        # Callbacks may change rewards in place, as in SB3: in copies, since actors write the arrays.
-        for step in range(n_steps):
-            rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
-            rewards[lost], dones[lost] = 0.0, False
-            infos = self.infos[step]
-            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
-            log_probs = th.from_numpy(arrays["log_probs"][step])
-            obs, new_obs = self._observation(step), self._observation(step + 1)
-            tensors = {key: th.from_numpy(part) for key, part in obs.items()}
-            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
-
-    def _observation(self, step: int) -> dict[str, NDArray[Any]]:
-        """Returns the observation before a step; the one after the last step is a copy, which stays valid."""
-        keys = [name.removeprefix(LAST) for name in self.arrays if name.startswith(LAST)]
-        if step == len(self.arrays["dones"]):
-            return {key: self.arrays[LAST + key].copy() for key in keys}
-        return {key: self.arrays[OBSERVATIONS + key][step] for key in keys}
-
 
 class ActorVecEnv(VecEnvWrapper):
     """Wraps the `sb3_pvp.envs.PvpVecEnv` of a model; the actors' copies of it play, and it only answers `get_attr`.
@@ -170,11 +147,27 @@ class ActorVecEnv(VecEnvWrapper):
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
 
     def steps(self, rollout: Rollout) -> Iterator[PlayedStep]:
-        """Yields the steps of a rollout; as each is taken, the episodes that end in it are written to log files."""
-        for step in rollout.steps():
-            for row in np.flatnonzero(step.dones).tolist():  # the actors' environments have no log files
-                self._log_episode(row, step.infos[row])
-            yield step
+        """Yields the steps of a rollout; rows of lost actors are not done and have no info.
+
+        As each is taken, the episodes that end in it are written to log files.
+        """
+        arrays, keys, last = rollout.arrays, [*self.venv.observation_space.spaces], self.n_steps - 1  # type: ignore[attr-defined]
+        lost = np.setdiff1d(np.arange(self.num_envs), rollout.rows)
+        for step, infos in enumerate(rollout.infos):
+            # Callbacks may change rewards in place, as in SB3: in copies, since actors write the arrays.
+            rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
+            rewards[lost], dones[lost] = 0.0, False
+            for row in np.flatnonzero(dones).tolist():  # the actors' environments have no log files
+                self._log_episode(row, infos[row])
+            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
+            log_probs = th.from_numpy(arrays["log_probs"][step])
+            obs = {key: arrays[OBSERVATIONS + key][step] for key in keys}
+            # What follows the last step is a copy: the learner still needs it when the next rollout has begun.
+            new_obs = {
+                key: arrays[LAST + key].copy() if step == last else arrays[OBSERVATIONS + key][step + 1] for key in keys
+            }
+            tensors = {key: th.from_numpy(part) for key, part in obs.items()}
+            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
 
     def values(self) -> NDArray[np.float32]:
         """Waits for the values of the last rollout, ``(n_steps, rows)``."""

@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import finalize
 
 import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
 from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR, connect, room_for_actors
 from sb3_pvp.algorithms.actors.fleet import (
     ActorSpec,
@@ -217,16 +217,8 @@ class RayActors:
         (seat.handle, seat.starting), seat.has_begun = self._started(seat.index), False
 
 
-class PlayedByActors(Protocol):
-    """What an algorithm has whose rollouts actors play, such as `sb3_pvp.PvpPPO`."""
-
-    env: Any
-    actors: int | str
-    fleet_factory: FleetFactory
-
-
-def use_ray(model: PlayedByActors, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR) -> None:
-    """Lets actors of a Ray cluster play the rollouts of a model, from its next `learn` on.
+def use_ray(model: Any, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR) -> None:
+    """Lets actors of a Ray cluster play the rollouts of a model, such as a `sb3_pvp.PvpPPO`, from its next `learn` on.
 
     They get its environments and its policy as they are here. ``num_actors`` 0: as many as the cluster has room for,
     with ``num_cpus`` CPUs each.

@@ -64,7 +64,7 @@ class _Policy(NamedTuple):
     kind: type
     observation_space: Space[Any]
     action_space: Space[Any]
-    arguments: Mapping[str, Any]  #: May have the device.
+    arguments: dict[str, Any]  #: May have the device.
     frame_ages: Sequence[int] | None  #: Ages of the frames that it was trained on, in ticks; ``None`` if unknown.
     game: str | None  #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if unknown.
     content_hash: str  #: Equal for files with the same policy.
