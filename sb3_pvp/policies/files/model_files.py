@@ -74,15 +74,16 @@ class _Policy(NamedTuple):
         """Returns the policy in a file; of one that is trusted these parts are unpickled."""
         if file.content is None:
             about = file.description
-            known = about.policy_class, about.observation_space, about.action_space, about.arguments()
-            return cls(*known, about.frame_ages, about.game, file.content_hash)
+            both, sees = (about.observation_space, about.action_space), about.frame_ages
+            return cls(about.policy_class, *both, about.arguments(), sees, about.game, file.content_hash)
         wanted = (*_PARTS, "frame_ages", "game")
         with importing_here():
             parts = json_to_data(json.dumps({part: file.values[part] for part in wanted if part in file.values}))
-        definition = [parts[part] for part in _PARTS]
+        definition: list[Any] = [parts[part] for part in _PARTS]
         # Of the repr of the spaces, since pickles of equal spaces differ.
         digest = hashlib.sha256(repr(definition).encode() + file.entries[WEIGHTS])
-        return cls(*definition, parts.get("frame_ages"), parts.get("game"), digest.hexdigest())
+        kind, seen, actions, arguments = definition
+        return cls(kind, seen, actions, arguments, parts.get("frame_ages"), parts.get("game"), digest.hexdigest())
 
     def actor(self, weights: Mapping[str, th.Tensor], name: str) -> Actor:
         """Builds the policy in the file ``name`` for inference on the CPU.
