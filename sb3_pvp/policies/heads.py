@@ -252,6 +252,7 @@ class AutoregressiveHeads(nn.Module):
 
     def _extra_inputs(self, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
         """Returns the inputs beside the trunk's output ``(batch, extra inputs)``, in the order of `visible`."""
+        # The same in Numba, while acting: `sb3_pvp.policies.kernels.sum_rows`.
         parts = [self.encode(self.rules.one_hot(actions))] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
         return th.cat(parts, 1) if parts else actions.new_zeros((len(actions), 0), dtype=th.float32)
@@ -324,7 +325,8 @@ class HeadGroup(nn.Module):
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
         ``(batch, extra inputs)``.
         """
-        # The same in Numba: `sb3_pvp.policies.kernels.HeadInputs`, of rows with a choice only.
+        # The same in Numba: `sb3_pvp.policies.kernels.HeadInputs`, of rows with a choice only. At the end, `FlatLogits`
+        # puts the logits of these rows to their places.
         hidden = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
         *hidden_layers, last = self.network
         for module in hidden_layers:
