@@ -30,7 +30,7 @@ from sb3_pvp.players.league import League, Player
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent, steps_of
 from sb3_pvp.policies.files.reading import read
-from sb3_pvp.policies.files.registry import Algorithm, algorithm_names, find_algorithm, register_algorithm
+from sb3_pvp.policies.files.registry import Algorithm, algorithm_names, algorithm_of, find_algorithm, register_algorithm
 from sb3_pvp.serving import Client, PredictionError
 from tests.paths import ROOT
 from tests.serving.served import serving
@@ -122,6 +122,10 @@ def test_saved_and_loaded_it_decides_alike(table: Path, tmp_path: Path) -> None:
     first, second = load_opponent(table), load_opponent(table, safe=True)
     load(table).save(tmp_path / "again.zip")
     assert first.content_hash == load_opponent(shutil.copy(table, tmp_path / "copy.zip")).content_hash
+    for safe in (False, True):  # its file, too, is opened once
+        file = read(shutil.copy(table, tmp_path / "gone.zip"), safe)
+        (tmp_path / "gone.zip").unlink()
+        assert algorithm_of(file).opponent(file).content_hash == first.content_hash
     contract = find_game("NhEnv").contract
     rng = np.random.default_rng(0)
     seen = rng.random((1000, 1, contract.num_observations), np.float32)

@@ -45,7 +45,7 @@ class ModelFile:
     """A model file of any algorithm, read once."""
 
     name: str  #: Its path; of what was no file, its kind.
-    #: By name; of a fighter file those with the hashes that it says, of a zip of SB3 those that matter for acting.
+    #: By name: of a fighter file those with the hashes that it says, of a zip of SB3 those with weights.
     entries: Mapping[str, bytes]
     values: Mapping[str, Any]  #: SB3's ``data``: plain values by attribute, pickled ones as base64 text.
     content: io.BytesIO | None = None  #: The whole zip, if it is trusted: only then is anything in it unpickled.
@@ -115,8 +115,8 @@ def read(source: str | Path | io.BytesIO | BaseAlgorithm, safe: bool = False) ->
         # All at once, so that hash, weights and what SB3 loads are of one version, even if the file is replaced.
         name, content = str(path), io.BytesIO(path.read_bytes())
     with foreign(f"{name} is not a model"), ZipFile(content) as archive:
-        entries = {each: archive.read(each) for each in archive.namelist() if "optimizer" not in each}
-        values = _values(entries.pop(DATA))
+        entries = {name: archive.read(name) for name in filter(_has_weights, archive.namelist())}
+        values = _values(archive.read(DATA))
     content.seek(0)
     return ModelFile(name, entries, values, content)
 
@@ -124,8 +124,8 @@ def read(source: str | Path | io.BytesIO | BaseAlgorithm, safe: bool = False) ->
 def _read_safely(path: Path) -> ModelFile:
     with _reading(path):
         if not is_fighter(path):
-            values, weights = _sb3_entries(path)
-            return ModelFile(str(path), {WEIGHTS: weights}, values)
+            values, entries = _sb3_entries(path)
+            return ModelFile(str(path), entries, values)
         entries = _fighter_entries(path)
         description = _checked(entries)
         return ModelFile(str(path), {name: entries[name] for name in entries.keys() - {ABOUT}}, description)
@@ -144,13 +144,21 @@ def _values(content: bytes) -> dict[str, Any]:
     return data
 
 
-def _sb3_entries(path: str | Path) -> tuple[dict[str, Any], bytes]:
-    """Returns the two entries of a zip of SB3 that matter for acting: its data, and the weights."""
+def _sb3_entries(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Returns the data in a zip of SB3, and the entries with weights."""
     with ZipFile(path) as file:
         if missing := [name for name in (DATA, WEIGHTS) if name not in file.namelist()]:
             raise ValueError(f"it is not a model: it has no entry {missing[0]!r}")
-        data, weights = (_content(file, file.getinfo(name)) for name in (DATA, WEIGHTS))
-        return _values(data), weights
+        found = [each for each in file.infolist() if _has_weights(each.filename)]
+        # Each is no larger than the file, but any number of them could be at the same place in it.
+        if sum(each.file_size for each in found) > path.stat().st_size:
+            raise ValueError("its entries overlap, which could hide any amount of data")
+        values = _values(_content(file, file.getinfo(DATA)))
+        return values, {each.filename: _content(file, each) for each in found}
+
+
+def _has_weights(name: str) -> bool:
+    return name.endswith(".pth") and "optimizer" not in name
 
 
 def _fighter_entries(path: str | Path) -> dict[str, bytes]:

@@ -196,6 +196,5 @@ def content_hash(source: ModelFile | BaseAlgorithm) -> str:
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
     # Not of the file's bytes: zips have times in them, and optimisers do not act.
     for name in sorted(file.entries):
-        if name.endswith(".pth"):
-            digest.update(name.encode() + file.entries[name])
+        digest.update(name.encode() + file.entries[name])
     return digest.hexdigest()

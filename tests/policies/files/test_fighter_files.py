@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ from sb3_pvp.policies.files.description import describe, read_description
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import game_of, load_opponent, model_opponent, steps_of
 from sb3_pvp.policies.files.reading import read as read_file
-from sb3_pvp.policies.files.registry import ModelOpponent
+from sb3_pvp.policies.files.registry import ModelOpponent, algorithm_of
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from sb3_pvp.policies.sampling import act_batched
 from tests.policies.export.exported import SHAPES, Fights, poisoned, stock, trained, with_entries
@@ -290,6 +292,19 @@ def test_compressed_entries_are_refused(small: tuple[Path, Path], tmp_path: Path
             load(bomb, safe=True)
 
 
+def test_entries_at_the_same_place_are_refused(small: tuple[Path, Path], tmp_path: Path) -> None:
+    """As a few bytes for each of them would otherwise be any amount of memory."""
+    evil = Path(shutil.copy(small[0], tmp_path / "evil.zip"))
+    with zipfile.ZipFile(evil, "a") as file:
+        for number in range(100):
+            again = copy.copy(file.getinfo("policy.pth"))
+            again.filename = f"{number}.pth"
+            file.filelist.append(again)
+        file.writestr("last", b"")
+    with pytest.raises(ValueError, match="its entries overlap"):
+        load(evil, safe=True)
+
+
 def test_a_broken_outcome_predictor_is_an_error(small: tuple[Path, Path]) -> None:
     tensors = safetensors.torch.load(read_file(small[1]).entries["outcome_predictor.safetensors"])
     for change in ({"shape": th.tensor([2, 176])}, {"mean": th.zeros(3)}, {"0.weight": th.zeros(3, 3)}):
@@ -329,6 +344,16 @@ def test_an_opponent_that_computes_nan_is_an_error(kind: str, small: tuple[Path,
     seen[1, 0, 0] = np.nan
     with pytest.raises(ValueError, match="a weight of an opponent is NaN" if kind == "own" else "nan"):
         opponent.predict(seen, state, flags, True, masks)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_file_is_opened_once(small: tuple[Path, Path], safe: bool, tmp_path: Path) -> None:
+    for path in small:
+        copied = Path(shutil.copy(path, tmp_path))
+        file = read_file(copied, safe)
+        copied.unlink()
+        assert algorithm_of(file).load(file).num_timesteps == 512
+        assert algorithm_of(file).opponent(file) is load_opponent(path, safe)
 
 
 def test_training_needs_the_zip(small: tuple[Path, Path]) -> None:
