@@ -35,12 +35,13 @@ def export(
 
     The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model.
     """
-    from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+    from sb3_pvp.policies.files.fighter_files import export_fighter
     from sb3_pvp.policies.files.model_files import load
+    from sb3_pvp.policies.files.reading import read
 
     path = output or model.with_suffix(SUFFIX)
     export_fighter(load(find_model(model)), path, onnx=not no_onnx)
-    written = read_fighter(path)
+    written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}
     figures = {"file": str(path), "bytes": path.stat().st_size, "entries": entries, "steps": about.steps}

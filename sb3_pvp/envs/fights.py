@@ -134,6 +134,7 @@ class Fights:
             self._metrics.start_tick()
         self.opponents.act(self.actions)
         seats = self._seats
+        # The second row of a pair has no fight of its own: its actions are those of the other seat of the first one's.
         if seats.playing is None:
             self.world.step(self.actions)
         else:
@@ -144,6 +145,7 @@ class Fights:
         outcome = seats.own(self.world.outcome)
         report = seats.own(self._report).view(self.world.report.dtype)
         self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
+        # Rewards are of the learner's side: reports and outcomes were turned to the seat of each row above.
         self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
         self._add_tick(self.components, outcome, self._max_ticks, self._episodes)
         over = self.terminated | self.truncated
@@ -234,11 +236,13 @@ class Fights:
         snapshots.check_identity(state, self._identity)
         if "meta" in state.get("tick", {}):  # the name of ``report`` in the first edition
             state = {**state, "tick": {**state["tick"], "report": state["tick"]["meta"]}}
+        # Every part names its arrays, so that what is saved, checked and restored is one list.
         arrays = self._arrays()
         for name, (owner, names) in arrays.items():
             snapshots.check_arrays(owner, state.get(name, {}), names)
         # All that can fail comes first: snapshot arrays of another shape, opponents whose file is gone.
         loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
+        # The world first, since seats and observations are views of it.
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
         self.opponents.set_state(state["opponents"], loaded)
         self._seeds, self._unused_seeds = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
@@ -288,6 +292,7 @@ class Fights:
         upcoming = self._next_opponents
         for name in {name for given in options for name in given if name in _RESERVED_OPTIONS}:
             raise ValueError(f"unknown reset option {name!r}: the environment sets it itself")
+        # The options of all fights are made before any is reset, so that a wrong one leaves all as they were.
         starting = {
             row: self._world_options(upcoming[row], self._unused_seeds.get(row) if seed is None else seed, given)
             for row, seed, given in zip(rows.tolist(), seeds, options, strict=True)
@@ -302,6 +307,7 @@ class Fights:
         first, *others = starting.values()
         alike = "seed" not in first and all(each == first for each in others)
         self.world.reset(np.array(list(starting)), first if alike else [first, *others])
+        # A seed of a row that joins a pair would be lost: it is kept for the next fight in the row's own slot.
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if row in starting:
                 self._seeds[row] = starting[row].get("seed")

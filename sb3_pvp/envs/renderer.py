@@ -50,6 +50,7 @@ class FightRenderer:
         Vectorized environments reset inside ``step``, so the end of a fight could never be rendered after it. With
         ``keep_final_scenes``, the next frame of such a row is its last fight's end, unless that was rendered already.
         """
+        # Automatic resets only: whoever resets a fight himself wants to see the new one.
         kept = self._final_scenes if keep_final_scenes else {}
         self._final_scenes = {row: scene for row, scene in kept.items() if row not in self._rendered}
 
@@ -65,6 +66,7 @@ class FightRenderer:
 
     def show(self, rows: Iterable[int]) -> None:
         """Shows fights side by side in the window for one tick's time; prints them if there is no display."""
+        # Scenes before pictures: they are data, and are needed for text as well if there is no display.
         scenes = [self._scene(row) for row in rows]
         images = [] if self._no_display else [self._picture(scene) for scene in scenes]
         if images and self._window is None:

@@ -126,6 +126,7 @@ class PvpVecEnv(VecEnv):
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         finished = np.flatnonzero(dones)
         if finished.size:
+            # Before the reset, which writes the first observations of the next fights into the same arrays.
             last = fights.observation(finished)
             for row, fight in enumerate(finished.tolist()):
                 info = infos[fight] = fights.info(fight)
@@ -159,6 +160,7 @@ class PvpVecEnv(VecEnv):
         """Returns a function, which can be pickled, that makes another environment like these rows.
 
         Without log files: pass the infos of finished episodes to `log_episode`."""
+        # What was chosen but has not begun: the part has no episodes yet, so these are its first opponents.
         following = self.fights.opponents.following[first : first + count]
         chosen = {row: loaded.choice for row, loaded in enumerate(following) if loaded is not None}
         settings = self.fights.settings

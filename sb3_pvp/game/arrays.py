@@ -59,8 +59,10 @@ class ArrayWorld:
         """See `sb3_pvp.game.World.step`; finished fights are skipped."""
         which = fight_numbers(fights, self.num_fights)
         for fight, pair in zip(which.tolist(), joint_actions(actions, len(which), self.contract), strict=True):
+            # A finished fight keeps everything as it was, so that its end can be read until it is reset.
             if not self.outcome[fight].any():
                 self.ticks[fight] += 1
+                # By the fight's own generator, so that its bot does the same whoever plays beside it.
                 for seat in np.flatnonzero(self.bots[fight]):
                     pair[seat] = self.contract.random_action(self.masks[fight, seat], self.random[fight])
                 self.play_fight(fight, pair)

@@ -43,6 +43,7 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
         assert array.shape == shape, f"{name} must have shape {shape}, has {array.shape}"
         assert np.issubdtype(array.dtype, kind), f"{name} must be {kind.__name__}, is {array.dtype}"
     first = _play_randomly(world, ticks, seed)
+    # A second time in the same world: state that a reset leaves behind would show as a difference.
     second = _play_randomly(world, ticks, seed) if seeded else first
     for name, before in first.items():
         same = before.tobytes() == second[name].tobytes()  # bytes, so that equal NaNs in a report count as equal
@@ -50,6 +51,7 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
     for wrong in (-1, 1.5, float("nan"), "one"):
         assert_value_error(partial(world.reset, options={"seed": wrong}), f"reset with seed {wrong!r}")
     assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
+    # After the fights, so that what a refused call changes would show in arrays that are known.
     for actions, fault in wrong_actions(seats, world.contract):
         assert_value_error(partial(world.step, actions), f"step with {fault}")
     for name in ("obs", "masks", "outcome"):

@@ -128,6 +128,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     `FileNotFoundError` if there is no such file.
     """
     game = game or game_and_contract(None, contract.name)[0]
+    # By what was given, not by what is in a file: environments without models must not import torch.
     kind = kind_of(opponent, game)
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
@@ -213,6 +214,7 @@ class ScriptedOpponent:
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
         """Implements `Opponent.predict`."""
+        # A fresh number in every tick, used or not: the stream depends on the fight's seed alone.
         chance, state = uniform(state)
         turn = Turn(self.contract, observation, action_masks, np.zeros_like(chance) if deterministic else chance)
         self._script(turn)

@@ -96,6 +96,7 @@ class OpponentPool:
                 self._delay_words[fight] = words_from_seeds([seed], _DELAYS)[0]
             elif is_new:
                 self._seeds[fight] = int(words_from_seeds([self._seeds[fight]], _CHANGES)[0] >> 1)  # fits into int64
+            # By the fight's own seed, not a common generator: the player must not depend on what other rows draw.
             if is_league:  # a player is sampled per episode
                 league = loaded.choice.opponent
                 paths = leagues[league] = leagues.get(league) or league_players(league)
@@ -125,6 +126,7 @@ class OpponentPool:
             masks[fights] = override.applied(masks[fights])
         actions[late, self._seat] = 0  # entry 0 of each head is "do nothing"
         # One call a group, not one an opponent: a league's players have small networks, whose calls cost most.
+        # States have a row for each fight, so that those of a group are one index, whoever is in it.
         for predict, members, states in self._groups:
             if late.any():
                 members = [(opponent, left) for opponent, fights in members if (left := fights[~late[fights]]).size]
@@ -132,11 +134,13 @@ class OpponentPool:
                     continue
             frames = [self._frames(fights, _ages(opponent)) for opponent, fights in members]
             opponents, rows = [opponent for opponent, _ in members], np.concatenate([fights for _, fights in members])
+            # The rows of one opponent after the other: that is how predictors of several tell them apart.
             actions[rows, self._seat], next_states = predict(
                 opponents, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
             )
             if next_states is not None:
                 states[rows] = next_states
+            # Only of those that have acted: one whose first tick was late still has to see the start of its episode.
             self._starts[rows] = False
         self._is_delayed = late
 
@@ -223,6 +227,7 @@ class OpponentPool:
         groups: dict[object, _Group] = {}
         for opponent, fights in _fights_by_owner([each.opponent for each in self.current]):
             states = self._states_like(np.asarray(opponent.initial_state([0])))
+            # The function is the key: opponents of one class are merged, and those of another never mixed with them.
             if (predict := getattr(opponent, "predict_together", None)) is not None:
                 groups.setdefault(predict, (predict, [], states))[1].append((opponent, fights))
                 continue
@@ -244,6 +249,7 @@ class OpponentPool:
         """Returns the array ``(N, ...)`` for states of this layout, in which each fight's opponent has its row."""
         layout = f"{state.dtype.str}{state.shape[1:]}"
         if layout not in self._states:
+            # Large enough for all fights at once, as opponents come and go with every episode.
             self._states[layout] = np.repeat(state, len(self.current), axis=0)
         return self._states[layout]
 
@@ -253,6 +259,7 @@ class OpponentPool:
         if self._slow.size:
             chance, self._delay_words[self._slow] = uniform(self._delay_words[self._slow])
             late[self._slow] = chance < self._chances[self._slow]
+            # What it saw when the delay began: after it, a late human acts on what is no longer there.
             begins = late & ~self._is_delayed
             self._delayed[begins] = self._seen.own[begins]
         return late

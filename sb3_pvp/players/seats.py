@@ -122,6 +122,7 @@ class ActionMaskOverride:
 
     def applied(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Returns the restricted masks ``(..., A)``, a new array; a head without a legal entry gets entry 0."""
+        # A head must keep an entry: entry 0 is what the rules between heads fall back to as well (contract.md §2.3).
         left: NDArray[np.bool_] = masks & self.allowed
         left[..., self._first_entries] |= ~np.logical_or.reduceat(left, self._first_entries, axis=-1)
         return left
@@ -165,6 +166,7 @@ class Seats:
 
     def own(self, array: NDArray[Any], rows: Selection = slice(None)) -> NDArray[Any]:
         """Returns what belongs to the rows' seats of an array ``(N, 2, ...)``, a new array ``(rows, ...)``."""
+        # Two layouts: rows of one seat are a slice, rows of pairs are scattered over fights and seats.
         if self.playing is None and isinstance(rows, slice):
             return array[rows, self._alone].copy()  # in half the time of an index
         own: NDArray[Any] = array[self.fight[rows], self.seat[rows]]
@@ -211,6 +213,7 @@ class SeatHistory:
         """Adds the observations of these rows after a tick; frames of other rows become meaningless."""
         if len(self.own):
             # Slices shift all rows faster than an index shifts some.
+            # NumPy takes care of overlapping slices. The newest frame comes first, so that an age is an index.
             self.own[:, 1:] = self.own[:, :-1]
             self.hidden[:, 1:] = self.hidden[:, :-1]
             self._read_newest(rows)
@@ -219,6 +222,7 @@ class SeatHistory:
         """Copies the newest frame from the world, and adds noise to it."""
         self.own[rows, 0] = self._seats.own(self._world.obs, rows)
         for noise, affected in self.noises:
+            # Once per tick, as the frame enters the history: an older frame keeps the noise that it was seen with.
             noisy = np.intersect1d(affected, rows)
             self.own[noisy, 0], self.words[noisy] = noise.add(self.own[noisy, 0], self.words[noisy])
         if self._hidden.size:

@@ -141,6 +141,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         require_known("activation", given["activation"], ACTIVATIONS)
         of_features, of_actor, of_critic, of_heads = parse_architectures(given, len(self.head_sizes))
         make = partial(make_extractor, self.observation_space, given, of_features)
+        # Public features come first, so that the actor's part of a row is a slice, and the critic's the whole row.
         public = everything = make(extractor.num_public)
         if not given["share_features_extractor"]:
             everything = make(extractor.features_dim)
@@ -202,6 +203,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
         features, masks = self.features(obs), self._masks(obs, action_masks)
+        # SB3's own loop comes by here, step by step; `PvpPPO` calls `act`, and computes values once per rollout.
         latent = self._actor_latent(features)
         actions, log_probs = self.action_dist.act(latent, masks, deterministic)
         self.observe(obs, actions)
@@ -255,6 +257,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool."""
         joint = actions.long().reshape(len(features), -1)
+        # The trunk is passed on, not its output: on the CPU the heads decide which rows need it.
         log_probs, entropies = self.heads(features, masks, joint, self._actor_latent)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
@@ -278,6 +281,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""
+        # A copy, which shares heads and tables: two distributions at a time must not share masks.
         distribution = copy(self.action_dist).proba_distribution(self.actor_latent(obs))
         distribution.apply_masking(self._masks(obs, action_masks))
         return distribution
@@ -285,6 +289,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def actor_latent(self, obs: PyTorchObs) -> th.Tensor:
         """Returns the output of the actor's trunk ``(batch, inputs of the heads)``."""
         features = self.features(obs)
+        # Filled up, so that an action does not depend on how many rows were asked for at once.
         return self._actor_latent(filled(features, LEAST_ROWS_OF_LINEAR))[: len(features)]
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
@@ -336,6 +341,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def set_training_mode(self, mode: bool) -> None:
         """Switches modes as in SB3; after learning, applies the statistics that the rollout has collected."""
+        # The training mode ends once in a learning phase, after it: a rollout and its learning see the same statistics.
         if self.training and not mode:
             self.observation_normalizer.update()
             self.heads.normalizer.update()

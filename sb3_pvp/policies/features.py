@@ -77,6 +77,8 @@ class NormalizedFeatures(BaseFeaturesExtractor):
         self.keys = [*public, PRIVILEGED] if self.has_privileged else public
         self.normalize = normalize
         self._places: list[_Place] = []
+        # Statistics are of one frame: its public parts, then the privileged one. Features have all public frames
+        # first, so that the actor's input is one slice. So a part has two places.
         feature, of_public = 0, self.num_public // self.num_frames
         for key in self.keys:
             width = sizes[key] // self.num_frames
@@ -89,6 +91,7 @@ class NormalizedFeatures(BaseFeaturesExtractor):
     def forward(self, observations: PyTorchObs) -> th.Tensor:
         """Returns flat normalised features ``(batch, features_dim)``: public before privileged, newest frame first."""
         parts = self._parts(observations)
+        # The same in Numba: `_normalized`. Dense on GPUs, and where a gradient for the observation is asked for.
         if self.normalize and parts[0].is_cpu and not any(part.requires_grad for part in parts):
             return self._normalized(parts)
         frames = th.cat(parts, 2)
@@ -111,6 +114,7 @@ class NormalizedFeatures(BaseFeaturesExtractor):
         """Does the same as `forward`, compiled, and writes each part straight to its columns."""
         from sb3_pvp.policies.kernels import normalize  # Numba takes long to import
 
+        # Dense: the rest of `forward`, which joins the parts before it splits the frames again.
         mean, scale = self.normalizer.mean.numpy(), self.normalizer.scale().numpy()
         normalized = th.empty(len(parts[0]), self.features_dim)
         columns = normalized.numpy()
@@ -189,6 +193,7 @@ class ShapedFeatures(nn.Module):
         self._widths = [prod(shape) // self._num_frames for shape in self._shapes.values()]
         self.num_public = self._num_frames * sum(self._widths)
         self.num_features = num_features or self.num_public  #: Public features and the rest.
+        # Some extractors of SB3 take a Dict, some a Box, and none says which: what raises is not the one.
         choices = [*parts.values()] if len(parts) == 1 else []
         if isinstance(space, spaces.Dict):
             choices.insert(0, spaces.Dict([*parts.items()]))

@@ -58,6 +58,7 @@ class DependencyRules(nn.Module):
             columns[head, :size] = np.arange(start, start + size)
         membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
         # "Requires this sub-action" is the same as "forbidden by all other sub-actions of that head".
+        # So one table holds both kinds of rules, and a matrix product with the choices counts how many forbid an entry.
         others = membership @ membership.T - np.eye(self.num_flat)
         forbids = others @ tables.require_all.T + tables.require_none.T
         self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
@@ -80,6 +81,7 @@ class DependencyRules(nn.Module):
         Of a head without such an entry it is entry 0 (training.md §3.6). ``compiled`` is possible on the CPU only."""
         if not compiled:
             # The same in Numba: `sb3_pvp.policies.kernels.legal_entries`.
+            # All heads at once: for given actions it is known what the earlier heads have chosen.
             chosen = self.one_hot(actions)
             legal = masks & (chosen @ self.forbids == 0) & ((chosen @ self.permits > 0) | ~self.asks_any)
             firsts, has_none = self.offsets[:-1], legal.float() @ self.membership == 0
@@ -121,6 +123,8 @@ class AutoregressiveHeads(nn.Module):
         self.rules, self.num_inputs = rules, num_inputs
         self.autoregressive, self.normalize_actions, self.future_masks = autoregressive, normalize_actions, future_masks
         self.normalizer = RunningNormalizer(rules.num_flat, scale_constants=scale_constants)
+        # A head may see what was decided before it, but must not see later choices: else the product of the heads'
+        # probabilities would be no joint probability.
         head_of, order = rules.membership.argmax(1), th.arange(len(rules.head_sizes))[:, None]
         seen = [head_of < order] if autoregressive else []
         seen += [head_of > order] if future_masks else []
@@ -134,6 +138,7 @@ class AutoregressiveHeads(nn.Module):
                     "a head cannot begin with dropout or an activation; put it at the end of net_arch['pi'] instead"
                 )
             members.setdefault(layers, []).append(head)
+        # Heads of one architecture share batched weights: on a GPU, one product a layer instead of one for each head.
         direct = members.pop((), [])
         #: Heads with hidden layers, grouped by equal architecture.
         self.groups = [HeadGroup(heads, total, layers, rules, visible) for layers, heads in members.items()]
@@ -159,6 +164,7 @@ class AutoregressiveHeads(nn.Module):
         self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
     ) -> th.Tensor:
         """Returns the probabilities of all entries given earlier actions, float ``(batch, A)``; see `forward`."""
+        # The same in Numba, from scores: `sb3_pvp.policies.kernels.entropies_and_probabilities`.
         logits, legal = self._logits(inputs, masks, actions, trunk, compiled=inputs.is_cpu)
         return self._conditionals(logits, legal).exp().flatten(1).index_select(1, self.rules.places)
 
@@ -169,11 +175,7 @@ class AutoregressiveHeads(nn.Module):
 
     def observe(self, actions: th.Tensor) -> None:
         """Collects actions, int ``(batch, heads)``, for the next update of the statistics of choices."""
-        if not actions.is_cpu:
-            return self.normalizer.observe(self.rules.one_hot(actions))
-        from sb3_pvp.policies.kernels import observe_choices  # Numba takes long to import
-
-        observe_choices(actions.numpy(), self.rules.offsets.numpy(), self.normalizer.pending.numpy())
+        self.normalizer.observe(self.rules.one_hot(actions))
 
     def layers(self, head: int) -> list[LinearLayer]:
         """Returns copies of the linear layers of one head, as if it were a separate network.
@@ -203,6 +205,7 @@ class AutoregressiveHeads(nn.Module):
             given = logits, legal, actions, self.rules.offsets, IMPOSSIBLE
             results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(*given)  # type: ignore[no-untyped-call]
             return results
+        # Their sum over heads is the log-probability of the joint action; entropies are logged head by head.
         log_probs = self._conditionals(logits, legal)
         return log_probs.gather(2, actions[:, :, None]).squeeze(2), -(log_probs.exp() * log_probs).sum(2)
 
@@ -212,6 +215,7 @@ class AutoregressiveHeads(nn.Module):
         The logits matter where a head has a choice between several legal entries; elsewhere the only one is certain."""
         # The same in Numba: `sb3_pvp.policies.kernels.Conditionals`.
         rules = self.rules
+        # The same in Numba: `sb3_pvp.policies.kernels.choices`, and `rows_with_choice` while acting.
         has_choice = legal.float() @ rules.membership > 1
         # Replaced, as no number that one could add is less than what a network may say.
         scores = th.where(has_choice.index_select(1, rules.head_of), logits, 0.0).masked_fill(~legal, -th.inf)
@@ -226,12 +230,14 @@ class AutoregressiveHeads(nn.Module):
 
         Compiled, the logits are 0 where there is no choice: in all heads of rows without one, and in heads with hidden
         layers."""
+        # Legal entries come first: they say where a head has a choice, and so where a network has to run at all.
         legal = self.rules.legal(masks, actions, compiled)
         if not compiled:
             latent, extra = trunk(inputs).float(), self._extra_inputs(masks, actions)
             return self._sum([group(latent, extra) for group in self.groups], latent, extra), legal
         from sb3_pvp.policies.kernels import choices  # Numba takes long to import
 
+        # The trunk is most of the work of learning, so it only runs on rows with any choice.
         rows, places, counts = choices(legal.numpy(), self.rules.offsets.numpy())
         picked, of_heads = th.from_numpy(rows), th.split(th.from_numpy(places), counts.tolist())
         latent = trunk(inputs.index_select(0, picked)).float()
@@ -246,6 +252,7 @@ class AutoregressiveHeads(nn.Module):
 
     def _extra_inputs(self, masks: th.Tensor, actions: th.Tensor) -> th.Tensor:
         """Returns the inputs beside the trunk's output ``(batch, extra inputs)``, in the order of `visible`."""
+        # The same in Numba, while acting: `sb3_pvp.policies.kernels.sum_rows`.
         parts = [self.encode(self.rules.one_hot(actions))] if self.autoregressive else []
         parts += [masks.float()] if self.future_masks else []
         return th.cat(parts, 1) if parts else actions.new_zeros((len(actions), 0), dtype=th.float32)
@@ -270,6 +277,7 @@ class AutoregressiveHeads(nn.Module):
         if group is None:
             first = int(th.searchsorted(self.direct.entries, self.rules.starts[head]))
             return [(self.direct.weight[first : first + size], self.direct.bias[first : first + size])]
+        # The logits of a group are as wide as the widest head: the rest of them belongs to no entry.
         index, linear = group.heads.index(head), group.linear_layers()
         *views, (weight, bias) = [(layer.weight[index].T, layer.bias[index, 0]) for layer in linear]
         return [*views, (weight[:size], bias[:size])]
@@ -317,7 +325,8 @@ class HeadGroup(nn.Module):
         ``latent`` is the trunk's output ``(batch, num_inputs)``, ``extra`` the choices and masks of all heads
         ``(batch, extra inputs)``.
         """
-        # The same in Numba: `sb3_pvp.policies.kernels.HeadInputs`, of rows with a choice only.
+        # The same in Numba: `sb3_pvp.policies.kernels.HeadInputs`, of rows with a choice only. At the end, `FlatLogits`
+        # puts the logits of these rows to their places.
         hidden = th.cat([latent.expand(len(self.heads), -1, -1), extra * self.visible[:, None]], 2)
         *hidden_layers, last = self.network
         for module in hidden_layers:
@@ -374,6 +383,7 @@ class JointLogits(nn.Module):
 
     def forward(self, latent: th.Tensor, extra: th.Tensor) -> th.Tensor:
         """Returns flat logits ``(batch, A)``, 0 for other heads; arguments as in `HeadGroup.forward`."""
+        # As two products: to join the inputs first would copy the trunk's output.
         of_latent, of_extra = th.split(self.weight, [latent.shape[1], extra.shape[1]], 1)
         with in_float32(latent):
             logits = th.addmm(self.bias, latent, of_latent.T)
@@ -395,6 +405,7 @@ class FlatLogits(th.autograd.Function):
     def forward(
         ctx: Any, batch: int, offsets: th.Tensor, heads: Sequence[int], rows: Sequence[th.Tensor], *logits: th.Tensor
     ) -> th.Tensor:
+        # In place: `index_copy` would make a copy of the whole batch for each head, and another one for its gradient.
         ends = offsets.tolist()
         ctx.places = [(ends[head], ends[head + 1], own.numpy()) for head, own in zip(heads, rows, strict=True)]
         flat = np.zeros((batch, ends[-1]), np.float32)

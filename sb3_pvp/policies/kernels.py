@@ -36,6 +36,8 @@ def sample_heads(
     ``table (policies * A, A)`` has the tables of all policies, where that of each row of the batch begins at
     ``first (batch,)``. The other arguments are as in `sb3_pvp.policies.sampling.HeadTables`.
     """
+    # Dense, for given actions: `AutoregressiveHeads.reference`. What a later head may do depends on what an earlier one
+    # has drawn, so heads are a loop that no matrix product can replace.
     scores, granted, actions, log_probs = begin_heads(logits, masks, len(starts))
     rules = table, first, permits, asks_any
     for head in range(len(starts)):
@@ -75,6 +77,8 @@ def sample_head(
     It writes ``actions[:, head]``, adds to ``log_probs``, and to the scores of later heads. Dense, as part of a graph:
     `sb3_pvp.policies.export.onnx_graph`.
     """
+    # The order within a row is the rule of contract.md §2: first what is still asked for, then the fallback, then the
+    # choice, and only then its effects on later heads.
     # Indices instead of slices: counting references to a slice of each row would take longer than most heads do.
     flat, shares = scores.shape[1], np.empty(stop, np.float32)
     is_asked = asks_any.any()  # most games have no rule of this kind
@@ -89,6 +93,7 @@ def sample_head(
             if scores[row, entry] > highest:
                 best = entry
                 highest = scores[row, entry]
+        # Also if the rules have forbidden what the mask allows. One entry alone has the sum 1: nothing is drawn below.
         if highest == -np.inf:
             scores[row, start] = highest = np.float32(0.0)  # nothing is legal: the first entry is certain
         total = np.float32(0.0)
@@ -101,6 +106,7 @@ def sample_head(
             shares[entry] = share
             total += share
         chosen = best
+        # A head without a choice has exactly 1, as the share of the best is not computed: its log-probability is 0.
         if total > 1:
             rest = uniforms[row, head] * total
             if rest >= 0:
@@ -110,6 +116,7 @@ def sample_head(
                         rest -= shares[entry]
                         if rest < 0:
                             break
+            # The joint log-probability is the sum of those of the heads, each given the choices before it.
             log_probs[row] += scores[row, chosen] - highest - np.log(total)
         actions[row, head] = chosen - start
         # Rules and encodings only act on later heads; the earlier ones have chosen.
@@ -154,6 +161,7 @@ def entropies_and_probabilities(scores: Floats, starts: Ints) -> tuple[Floats, F
 @njit(cache=True, error_model="numpy")
 def rows_with_choice(scores: Floats, granted: Bools, start: int, stop: int, asks_any: Bools) -> Ints:
     """Returns the rows in which a head with hidden layers has several legal entries, whose scores are 0 so far."""
+    # Dense: ``has_choice`` in `AutoregressiveHeads`. A score of 0 means legal: these heads have no logits yet.
     rows, count = np.empty(len(scores), np.int64), 0
     for row in range(len(scores)):
         legal = 0
@@ -170,6 +178,7 @@ def sum_rows(bias: Floats, table: Floats, entries: Ints, rows: Ints) -> Floats:
 
     ``entries (batch, earlier heads)`` are the choices of all rows; without autoregression the table is empty.
     """
+    # Dense: `AutoregressiveHeads.encode` and the first layer. A one-hot vector times a matrix is a row of it.
     sums = np.empty((len(rows), len(bias)), np.float32)
     for number, row in enumerate(rows):
         for column in range(len(bias)):
@@ -213,6 +222,7 @@ def normalize(
 @njit(cache=True, error_model="numpy")
 def observe(features: Floats, first: int, pending: NDArray[np.float64]) -> None:
     """Adds features ``(rows, width)``, whose first is number ``first``, to ``pending``, as in `RunningNormalizer`."""
+    # In float64, row after row: the sums of a rollout are then the same to the bit, however many calls it came in.
     rows, width = features.shape
     last = first + width
     # Not ``pending[0, first:last]``, which Numba would not know to be contiguous, and not vectorise.
@@ -225,17 +235,6 @@ def observe(features: Floats, first: int, pending: NDArray[np.float64]) -> None:
             value = np.float64(own[column])
             total[column] += value
             squares[column] += value * value
-
-
-@njit(cache=True, error_model="numpy")
-def observe_choices(actions: Ints, starts: Ints, pending: NDArray[np.float64]) -> None:
-    """Adds the one-hot encodings of actions ``(batch, heads)`` to ``pending``, as in `RunningNormalizer`."""
-    pending[0] += len(actions)
-    for row in range(len(actions)):
-        for head in range(actions.shape[1]):
-            entry = starts[head] + actions[row, head]
-            pending[1, entry] += 1.0
-            pending[2, entry] += 1.0
 
 
 class Conditionals(th.autograd.Function):
@@ -271,6 +270,7 @@ class HeadInputs(th.autograd.Function):
     the head,)``. Gradients flow to the trunk's output.
     """
 
+    # Only rows in which a head has a choice get inputs: elsewhere its logits change nothing, and have no gradient.
     # PyTorch's own gradient of indexing rows adds them one by one, each with an operator.
     @staticmethod
     def forward(
@@ -297,6 +297,7 @@ def legal_entries(
     """Does the same as `DependencyRules.legal`, whose tables are the other arguments."""
     batch, flat = masks.shape
     legal = np.empty((batch, flat), np.bool_)
+    # Most entries have no effect on any other: to know them saves a pass over all entries per head and row.
     matters, asking = np.zeros(flat, np.bool_), False
     for entry in range(flat):
         asking |= asks_any[entry]
@@ -316,6 +317,7 @@ def legal_entries(
         if asking:
             for entry in range(flat):
                 legal[row, entry] &= granted[entry]
+        # After all rules: what the fallback adds must not be forbidden by them again.
         for head in range(len(offsets) - 1):
             entry = offsets[head]
             while entry < offsets[head + 1] and not legal[row, entry]:
@@ -331,6 +333,7 @@ def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     batch, num_heads = len(legal), len(offsets) - 1
     rows, count = np.empty(batch, np.int64), 0
     has_choice, counts = np.empty((num_heads, batch), np.bool_), np.zeros(num_heads, np.int64)
+    # Two levels: the trunk runs on rows with any choice, and each head on its own among these.
     for row in range(batch):
         any_choice = False
         for head in range(num_heads):
@@ -370,6 +373,7 @@ def _conditionals(
                     number += 1
                     highest = max(highest, logits[row, entry])
             chosen = start + actions[row, head]
+            # Recorded actions may be illegal, as where masks were ignored: they cost ``least``, and have no gradient.
             log_prob = np.float32(0.0) if legal[row, chosen] else least
             if number > 1:
                 total = np.float32(0.0)
@@ -409,6 +413,8 @@ def _gradient(
         for head in range(num_heads):
             start, stop = offsets[head], offsets[head + 1]
             chosen, has_choice = start + actions[row, head], False
+            # Of log softmax: one-hot minus probabilities; of the entropy: -p (log p + entropy).
+            # Dense, autograd finds it from `AutoregressiveHeads.reference`.
             of_log_prob = of_log_probs[row, head] if legal[row, chosen] else np.float32(0.0)
             of_entropy, entropy = of_entropies[row, head], entropies[row, head]
             for entry in range(start, stop):
@@ -436,6 +442,7 @@ def _inputs(latent: Floats, extra: Floats, visible: Floats, rows: Ints) -> Float
 @njit(cache=True, error_model="numpy")
 def _add_rows(total: Floats, rows: Ints, values: Floats) -> None:
     """Adds the first columns of ``values (rows, at least columns)`` to the given rows of ``total (batch, columns)``."""
+    # In one pass: NumPy would gather the rows, add, and scatter them again.
     for index, row in enumerate(rows):
         for column in range(total.shape[1]):
             total[row, column] += values[index, column]

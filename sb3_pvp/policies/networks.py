@@ -172,6 +172,7 @@ class RunningNormalizer(nn.Module):
 
     def observe(self, features: th.Tensor, first: int = 0) -> None:
         """Collects raw features ``(..., width)`` for the next `update`; ``first`` is the number of the first one."""
+        # The same in Numba: `sb3_pvp.policies.kernels.observe`.
         rows = features.detach().reshape(-1, features.shape[-1])
         if rows.is_cpu:
             from sb3_pvp.policies.kernels import observe  # Numba takes long to import
@@ -193,6 +194,7 @@ class RunningNormalizer(nn.Module):
         if not self.has_pending:
             return
         pending_count, total, squares = self.pending
+        # Moments are merged, not deviations: the sums of a rollout can come from any number of calls and processes.
         mean, square = self.mean.double(), self.variance.double() + self.mean.double().square()
         count = self.count + pending_count[0]
         new_mean = (mean * self.count + total) / count
@@ -245,6 +247,7 @@ def resolve_precision(precision: str, policy: MaskableActorCriticPolicy) -> str:
     """
     if precision != AUTO:
         return precision
+    # The widest layer stands for all: it is where most of the time goes.
     shapes = [part.shape[-2:] for part in policy.parameters() if part.ndim > 1 and min(part.shape[-2:]) >= MIN_WIDTH]
     if not shapes or not _has_float32_outputs(policy):
         return FP32

@@ -97,6 +97,7 @@ class OutcomePredictor:
         """Trains for one epoch on raw observations ``(n, *shape)`` and labels ``(n,)``; returns the mean loss."""
         self._network.train()
         total = 0.0
+        # By its own generator, whose state is saved: torch's stream is that of the policy.
         for batch in np.split(self.rng.permutation(len(won)), range(batch_size, len(won), batch_size)):
             loss = cross_entropy(self._logits(observations[batch]), th.from_numpy(won[batch]).long())
             self._optimizer.zero_grad()
@@ -140,6 +141,7 @@ class OutcomePredictor:
         vars(self).update({name: state[name] for name in _PLAIN_ATTRIBUTES if name in state})
         self.statistics = FrameStatistics(**state["statistics"])
         self._build(0)
+        # After `_build`, which makes the tensors that these replace: a file has no objects of torch.
         contents = default_convert(state["contents"])  # type: ignore[no-untyped-call]
         self._network.load_state_dict(contents["network"])
         self._optimizer.load_state_dict(contents["optimizer"])

@@ -195,6 +195,7 @@ def sample_actions(
     spans = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
     initial = [each.initial_logits(own, masks[span]) for each, own, span in zip(tables, latents, spans, strict=True)]
     logits, allowed = (th.cat(initial) if len(initial) > 1 else initial[0]).cpu().numpy(), masks.cpu().numpy()
+    # Kernels look up by row which policy it is of: one call for all, where small networks mostly cost calls.
     # Stack the tables: the rows of policy k begin at k * A.
     table = np.concatenate([each.table for each in tables]) if len(tables) > 1 else like.table
     first = np.zeros(len(logits), np.int64)

@@ -21,7 +21,7 @@ from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.files.model_files import PolicyFile
+from sb3_pvp.policies.files.model_files import load_opponent
 
 #: Called in every step of a run with the number of steps that its process has done.
 Watcher = Callable[[int], None]
@@ -93,7 +93,9 @@ class DuelRun:
             "league.json": (league.folder / "league.json").read_text(),
             "ratings.json": (league.folder / "ratings.json").read_text(),
             "leaderboard": (league.folder / "leaderboard.csv").read_text(),
-            "snapshots": [(str(player), PolicyFile(league.path(player)).content_hash) for player in league.players()],
+            "snapshots": [
+                (str(player), load_opponent(league.path(player)).content_hash) for player in league.players()
+            ],
         }
 
 

@@ -22,8 +22,9 @@ from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.hub import Result, make_card
+from sb3_pvp.policies.files.reading import read
 from tests.hub_stand_in import TOKEN, Hub, hub_stand_in  # noqa: F401  (a fixture)
 
 REPO = "somebody/archer"
@@ -250,7 +251,7 @@ BAD = "</td><script>alert(1)</script>|[x](javascript:a)`\n\n# hi\n---\n![](http:
 
 
 def test_names_on_a_card_are_only_text(models: Path) -> None:
-    about = read_fighter(models / "archer.fighter").description
+    about = read(models / "archer.fighter").description
     assert about.contract is not None
     contract = about.contract.model_copy(update={"name": BAD, "sha256": BAD})
     about = about.model_copy(update={"game": BAD, "contract": contract, "reset_params": {BAD: BAD}})

@@ -29,7 +29,8 @@ from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent, steps_of
-from sb3_pvp.policies.files.registry import Algorithm, algorithm_names, find_algorithm, register_algorithm
+from sb3_pvp.policies.files.reading import read
+from sb3_pvp.policies.files.registry import Algorithm, algorithm_names, algorithm_of, find_algorithm, register_algorithm
 from sb3_pvp.serving import Client, PredictionError
 from tests.paths import ROOT
 from tests.serving.served import serving
@@ -121,6 +122,10 @@ def test_saved_and_loaded_it_decides_alike(table: Path, tmp_path: Path) -> None:
     first, second = load_opponent(table), load_opponent(table, safe=True)
     load(table).save(tmp_path / "again.zip")
     assert first.content_hash == load_opponent(shutil.copy(table, tmp_path / "copy.zip")).content_hash
+    for safe in (False, True):  # its file, too, is opened once
+        file = read(shutil.copy(table, tmp_path / "gone.zip"), safe)
+        (tmp_path / "gone.zip").unlink()
+        assert algorithm_of(file).opponent(file).content_hash == first.content_hash
     contract = find_game("NhEnv").contract
     rng = np.random.default_rng(0)
     seen = rng.random((1000, 1, contract.num_observations), np.float32)
@@ -278,9 +283,9 @@ def test_a_file_of_an_unknown_algorithm_is_one_line(
             new.writestr(entry, content)
     for arguments in (["evaluate", other], ["evaluate", "fast", "--opponent", other], ["record", other]):
         assert words in command(capsys, *arguments, code=2)
-    for read in (load, load_opponent, lambda path: load(path, safe=True)):
+    for reader in (load, load_opponent, lambda path: load(path, safe=True)):
         with pytest.raises(ValueError, match=re.escape(words)):
-            read(other)
+            reader(other)
 
 
 def test_what_does_not_fit_is_refused_in_one_line(table: Path, tmp_path: Path) -> None:
@@ -295,4 +300,4 @@ def test_what_does_not_fit_is_refused_in_one_line(table: Path, tmp_path: Path) -
         model_class: type[BaseAlgorithm] = find_algorithm("payoff_table").model_class
 
     with pytest.raises(ValueError, match="cannot be read safely"):
-        Unsafe().load(table, safe=True)
+        Unsafe().load(read(table, safe=True))

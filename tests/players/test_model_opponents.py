@@ -109,7 +109,7 @@ def test_a_file_is_read_again_only_if_it_has_changed(tmp_path: Path, monkeypatch
     path = saved(random_model(0), tmp_path, "model")
     first = load_opponent(path)
     with monkeypatch.context() as patch:
-        patch.setattr("sb3_pvp.policies.files.model_files.PolicyFile", None)
+        patch.setattr("sb3_pvp.policies.files.model_files.read", None)
         assert load_opponent(path) is first
     saved(random_model(1), tmp_path, "model")
     assert load_opponent(path) is not first

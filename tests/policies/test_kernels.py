@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sb3_pvp.policies.heads import DependencyRules
-from sb3_pvp.policies.kernels import normalize, observe, observe_choices, sample_heads
+from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
+from sb3_pvp.policies.kernels import normalize, observe, sample_heads
 from sb3_pvp.policies.networks import RunningNormalizer
 
 FORBIDDEN = -np.inf
@@ -78,7 +78,8 @@ def test_features_are_normalised_and_observed_as_pytorch_does_it() -> None:
 def test_choices_are_observed_as_their_one_hot_encodings() -> None:
     rules = DependencyRules((3, 1, 4))
     actions = th.stack([th.randint(size, (9,)) for size in rules.head_sizes], 1)
-    counted, expected = (RunningNormalizer(rules.num_flat) for _ in range(2))
-    observe_choices(actions.numpy(), rules.offsets.numpy(), counted.pending.numpy())
-    expected.observe(rules.one_hot(actions))
-    assert counted.pending.equal(expected.pending)
+    heads = AutoregressiveHeads(2, rules, [()] * 3, True, True, False)
+    heads.observe(actions)
+    chosen = [np.bincount(column, minlength=size) for column, size in zip(actions.T, rules.head_sizes, strict=True)]
+    samples, total, squares = heads.normalizer.pending.numpy()
+    assert (samples == 9).all() and (total == np.concatenate(chosen)).all() and (squares == total).all()

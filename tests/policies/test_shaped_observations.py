@@ -32,8 +32,9 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.export.inference import BACKENDS, open_backend
 from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.description import contract_hash
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import load_opponent
+from sb3_pvp.policies.files.reading import read
 from sb3_pvp.serving import Client
 from tests.envs.planes_game import HEAD, PICTURE_GAME, PLANES, PLANES_GAME, Board, PlanesCnn
 from tests.paths import ROOT
@@ -278,7 +279,7 @@ def test_extractors_in_files_that_are_not_trusted(tmp_path: Path, monkeypatch: p
     with pytest.raises(ValueError, match="Local cannot be described"):
         export_fighter(local, tmp_path / "local.fighter")
     export_fighter(made("cnn"), tmp_path / "cnn.fighter", onnx=False)
-    described = read_fighter(tmp_path / "cnn.fighter").description
+    described = read(tmp_path / "cnn.fighter").description
     for changes, words in (
         ({"features_extractor": "PlanesCn"}, "did you mean 'PlanesCnn'"),
         ({"features_extractor": "broken"}, "is not a BaseFeaturesExtractor"),

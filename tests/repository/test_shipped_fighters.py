@@ -14,8 +14,8 @@ from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game, game_names
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import LEAGUE_OF, SELF_PLAY, known_opponents
-from sb3_pvp.policies.files.fighter_files import read_fighter
 from sb3_pvp.policies.files.model_files import game_of
+from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_folder, shipped_names
 
 NAMES = shipped_names()
@@ -44,7 +44,7 @@ def test_its_card_is_of_this_file_and_says_how_it_was_made(name: str) -> None:
     text = file.with_suffix(".md").read_text(encoding="utf-8")
     assert card.command.startswith("sb3-pvp ") and f"\n{card.command}\n" in text
     assert text == card_text(name, card) + "\n"
-    assert "\n" not in card.description and set(read_fighter(file).entries) == {"policy.safetensors"}
+    assert "\n" not in card.description and set(read(file).entries) == {"policy.safetensors"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -53,18 +53,6 @@ class PlayedStep(NamedTuple):
     infos: list[dict[str, Any]]
 
 
-class Draws(NamedTuple):
-    """The random numbers of a rollout."""
-
-    is_greedy: NDArray[np.bool_]  #: Steps in which the most likely actions are taken, ``(n_steps,)``.
-    uniforms: NDArray[np.float32]  #: For the heads of an `AutoregressivePolicy`, ``(n_steps, rows, heads)``.
-
-    @classmethod
-    def empty(cls, n_steps: int, num_rows: int, num_heads: int) -> Draws:
-        """Returns arrays to draw into; without heads for other policies."""
-        return cls(np.zeros(n_steps, np.bool_), np.full((n_steps, num_rows, num_heads), -1.0, np.float32))
-
-
 class Rollout(NamedTuple):
     """A finished rollout; the arrays are valid until the next one starts."""
 
@@ -72,28 +60,6 @@ class Rollout(NamedTuple):
     infos: list[list[dict[str, Any]]]  #: By step and row.
     rows: NDArray[np.int64]  #: The rows that were played: all but those of lost actors.
     begun: NDArray[np.int64]  #: The rows whose episodes have begun with this rollout.
-
-    def steps(self) -> Iterator[PlayedStep]:
-        """Yields the steps; rows of lost actors are not done and have no info."""
-        arrays = self.arrays
-        n_steps, num_rows = arrays["dones"].shape
-        lost = np.setdiff1d(np.arange(num_rows), self.rows)
-        for step in range(n_steps):
-            rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
-            rewards[lost], dones[lost] = 0.0, False
-            infos = self.infos[step]
-            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
-            log_probs = th.from_numpy(arrays["log_probs"][step])
-            obs, new_obs = self._observation(step), self._observation(step + 1)
-            tensors = {key: th.from_numpy(part) for key, part in obs.items()}
-            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
-
-    def _observation(self, step: int) -> dict[str, NDArray[Any]]:
-        """Returns the observation before a step; the one after the last step is a copy, which stays valid."""
-        keys = [name.removeprefix(LAST) for name in self.arrays if name.startswith(LAST)]
-        if step == len(self.arrays["dones"]):
-            return {key: self.arrays[LAST + key].copy() for key in keys}
-        return {key: self.arrays[OBSERVATIONS + key][step] for key in keys}
 
 
 class ActorVecEnv(VecEnvWrapper):
@@ -137,6 +103,7 @@ class ActorVecEnv(VecEnvWrapper):
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]
         self._settings: list[list[EnvCall]] = [[] for _ in specs]
+        # A new actor in place of a lost one needs all settings so far; the others have got each of them once.
         self._fleet.settings = self._settings.__getitem__  # without this object, to be finalized
         self._last_states: dict[bool, Snapshot | None] = {True: None, False: None}  # by ``at_start``, once closed
         self.is_collecting = False  #: Whether a rollout has been started that was not waited for.
@@ -144,18 +111,19 @@ class ActorVecEnv(VecEnvWrapper):
 
     def begin(self) -> None:
         """Marks the start of a rollout for `get_state`; calls until now belong to the one before."""
+        # Sent now: the state at the start must have them, as that of one process has.
         if any(self._calls):
             self._fleet.call("make", {index: (calls,) for index, calls in enumerate(self._taken_calls())})
         self._is_beginning = True
 
-    def start(self, draws: Draws) -> None:
-        """Starts a rollout with the policy as it is now."""
+    def start(self, is_greedy: NDArray[np.bool_], uniforms: NDArray[np.float32]) -> None:
+        """Starts a rollout with the policy as it is now; for the random numbers see `RolloutRequest`."""
         weights, calls = packed_weights(self.policy), self._taken_calls()
         # Policies without random numbers of their own sample with the global generators of the actors.
-        seeds = [0] * len(calls) if draws.uniforms.size else th.randint(2**31, (len(calls),)).tolist()
+        seeds = [0] * len(calls) if uniforms.size else th.randint(2**31, (len(calls),)).tolist()
         self._fleet.start(
             [
-                RolloutRequest(self.n_steps, own, weights, draws.is_greedy, draws.uniforms[:, rows], seed)
+                RolloutRequest(self.n_steps, own, weights, is_greedy, uniforms[:, rows], seed)
                 for rows, own, seed in zip(self.rows, calls, seeds, strict=True)
             ]
         )
@@ -179,11 +147,27 @@ class ActorVecEnv(VecEnvWrapper):
         return Rollout(arrays, infos, np.concatenate(played), np.concatenate(begun))
 
     def steps(self, rollout: Rollout) -> Iterator[PlayedStep]:
-        """Yields the steps of a rollout; as each is taken, the episodes that end in it are written to log files."""
-        for step in rollout.steps():
-            for row in np.flatnonzero(step.dones).tolist():  # the actors' environments have no log files
-                self._log_episode(row, step.infos[row])
-            yield step
+        """Yields the steps of a rollout; rows of lost actors are not done and have no info.
+
+        As each is taken, the episodes that end in it are written to log files.
+        """
+        arrays, keys, last = rollout.arrays, [*self.venv.observation_space.spaces], self.n_steps - 1  # type: ignore[attr-defined]
+        lost = np.setdiff1d(np.arange(self.num_envs), rollout.rows)
+        for step, infos in enumerate(rollout.infos):
+            # Callbacks may change rewards in place, as in SB3: in copies, since actors write the arrays.
+            rewards, dones = arrays["rewards"][step].copy(), arrays["dones"][step].copy()
+            rewards[lost], dones[lost] = 0.0, False
+            for row in np.flatnonzero(dones).tolist():  # the actors' environments have no log files
+                self._log_episode(row, infos[row])
+            actions, masks = arrays["actions"][step], arrays["action_masks"][step]
+            log_probs = th.from_numpy(arrays["log_probs"][step])
+            obs = {key: arrays[OBSERVATIONS + key][step] for key in keys}
+            # What follows the last step is a copy: the learner still needs it when the next rollout has begun.
+            new_obs = {
+                key: arrays[LAST + key].copy() if step == last else arrays[OBSERVATIONS + key][step + 1] for key in keys
+            }
+            tensors = {key: th.from_numpy(part) for key, part in obs.items()}
+            yield PlayedStep(obs, tensors, actions, None, log_probs, masks, new_obs, rewards, dones, infos)
 
     def values(self) -> NDArray[np.float32]:
         """Waits for the values of the last rollout, ``(n_steps, rows)``."""
@@ -214,6 +198,7 @@ class ActorVecEnv(VecEnvWrapper):
         """Calls a method of the environments, see the class."""
         rows = [*self._get_indices(indices)]
         own = [[row - part.start for row in rows if part.start <= row < part.stop] for part in self.rows]
+        # Kept until the next message: thousands of settings in messages of their own would cost more than the play.
         if method_name.startswith(_SETTINGS) and not method_kwargs:
             for index in [index for index, given in enumerate(own) if given]:
                 call = EnvCall(method_name, None if indices is None else own[index], method_args)
@@ -251,6 +236,7 @@ class ActorVecEnv(VecEnvWrapper):
                 raise NotImplementedError("the actors were ended: their fights cannot be saved")
             return last
         # Calls that came after the start have no part in its state.
+        # Each actor has taken that snapshot itself as the rollout began: by now it may be in the middle of another.
         calls = [()] * len(self.rows) if at_start else self._taken_calls()
         is_kept = at_start and not self._is_beginning
         states = self._fleet.call("get_state", {index: (each, is_kept) for index, each in enumerate(calls)})
@@ -313,6 +299,7 @@ def _parts(num_rows: int, num_actors: int) -> list[slice]:
     """Divides rows among actors; both rows of a pair, 2j and 2j + 1, belong to the same one.
 
     Each gets at least `_LEAST_ROWS`."""
+    # In self-play a pair is one fight, which no two processes can share.
     num_pairs = (num_rows + 1) // 2
     count = max(min(num_actors, num_rows // _LEAST_ROWS), 1)
     ends = [min(2 * (num_pairs * (index + 1) // count), num_rows) for index in range(count)]

@@ -171,6 +171,7 @@ class Actor:
     def collect(self, request: RolloutRequest, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
         is_new, self._is_new = self._is_new, False
+        # Weights and random numbers come with the request: nothing is asked for while a rollout is played.
         # Before the calls: whoever resumes from here makes them again.
         with suppress(NotImplementedError):  # not all worlds have one
             self._start = self.get_state(())
@@ -186,6 +187,7 @@ class Actor:
             self._observation, rewards, dones, found = self.env.step(played["actions"])
             for name, array in {**played, "action_masks": masks, "rewards": rewards, "dones": dones}.items():
                 out[name][step] = array
+            # Most infos are empty while fights run: only the others travel.
             infos += [(step, row, info) for row, info in enumerate(found) if info]
         for key, part in self._observation.items():
             out[LAST + key][:] = part
@@ -238,6 +240,7 @@ def compute_values(policy: MaskableActorCriticPolicy, observations: Any, values:
 
     Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
     parts = map_parts(observations, lambda part: part.reshape(-1, *part.shape[2:]))
+    # Blocks are cut from the actor's own rows; filled up, the values do not depend on how many actors there are.
     blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, values.size, ROWS_AT_ONCE)]
     picked = (map_parts(map_parts(parts, itemgetter(block)), _filled_up) for block in blocks)
     found = th.cat([policy.predict_values(obs_as_tensor(each, policy.device)).flatten() for each in picked])
@@ -265,6 +268,7 @@ def packed_weights(policy: MaskableActorCriticPolicy) -> NDArray[np.uint8]:
 @th.no_grad()
 def load_weights(policy: MaskableActorCriticPolicy, packed: NDArray[np.uint8]) -> None:
     """Sets the parameters and buffers of a policy to those of `packed_weights`."""
+    # In the order of the state dict, which is that of the learner: both have built the policy from the same arguments.
     data, start = packed.tobytes(), 0
     for tensor in policy.state_dict().values():
         like = tensor.numpy()

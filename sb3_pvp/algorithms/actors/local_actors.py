@@ -122,6 +122,7 @@ def _answer(packed: bytes, settings: Sequence[EnvCall], name: str, arguments: tu
         # Otherwise the process before this one has died: what it had played is lost, so episodes begin anew.
         if name not in ("reset", "set_state"):
             _actor[0].begin(settings)
+    # Results are in the shared arrays already: only a report travels back.
     actor, out, _ = _actor
     return getattr(actor, name)(*arguments, *([out] if name in ("collect", "complete") else []))
 

@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import finalize
 
 import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
 from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR, connect, room_for_actors
 from sb3_pvp.algorithms.actors.fleet import (
     ActorSpec,
@@ -93,6 +93,7 @@ class RayActors:
         self._await_starts(1)
         # In Ray's store, weights travel to each node once, however many actors it has.
         weights, self._began = self._ray.put(requests[0].weights), time.monotonic()
+        # By the reference of the answer, which is all that Ray returns: the dictionary says whose it is.
         self._playing = {
             seat.handle.collect.remote(replace(request, weights=request.weights[:0]), weights, self._due(seat)): seat
             for seat, request in zip(self._seats, requests, strict=True)
@@ -102,6 +103,7 @@ class RayActors:
     def wait(self) -> tuple[Arrays, Sequence[Report | None]]:
         """See `Fleet.wait`; if all actors are lost, others play this rollout."""
         reports: dict[int, Report] = {}
+        # Their answers may come in any order, and some never: each is copied as it comes.
         while not reports:
             for seat, (report, played) in self._answers(self._playing):
                 for name, part in part_of(self._arrays, self._rows[seat.index]).items():
@@ -126,6 +128,7 @@ class RayActors:
             raise NotImplementedError("the actors have ended")
         self._await_starts(1)
         self._began = time.monotonic()
+        # Whoever has not started yet is told all settings when it first plays: it needs no answer now.
         ready = [seat for seat in self._seats if seat.index in arguments and seat.starting is None]
         asked = {seat.handle.call.remote(name, arguments[seat.index], self._due(seat)): seat for seat in ready}
         answers = {seat.index: answer for seat, answer in self._answers(asked)}
@@ -204,6 +207,7 @@ class RayActors:
 
     def _replace(self, seat: _Seat, what: str) -> None:
         """Ends a lost actor, and starts another one."""
+        # Counted since the last answer: one that dies whenever it begins would otherwise be replaced for ever.
         seat.losses += 1
         text = f"actor {seat.index} {what}"
         _kill(self._ray, seat.handle)
@@ -213,16 +217,8 @@ class RayActors:
         (seat.handle, seat.starting), seat.has_begun = self._started(seat.index), False
 
 
-class PlayedByActors(Protocol):
-    """What an algorithm has whose rollouts actors play, such as `sb3_pvp.PvpPPO`."""
-
-    env: Any
-    actors: int | str
-    fleet_factory: FleetFactory
-
-
-def use_ray(model: PlayedByActors, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR) -> None:
-    """Lets actors of a Ray cluster play the rollouts of a model, from its next `learn` on.
+def use_ray(model: Any, num_actors: int = 0, num_cpus: float = CPUS_PER_ACTOR) -> None:
+    """Lets actors of a Ray cluster play the rollouts of a model, such as a `sb3_pvp.PvpPPO`, from its next `learn` on.
 
     They get its environments and its policy as they are here. ``num_actors`` 0: as many as the cluster has room for,
     with ``num_cpus`` CPUs each.

@@ -109,6 +109,7 @@ class FetchedFiles:
                 version, name, (content,) = ray.get(self._files.read.remote(wanted))
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
+            # A folder for each version: a file of the learner may change its content, but not its name.
             copy = Path(self._root.name, version, name)
             if not copy.exists():
                 copy.parent.mkdir()
@@ -146,6 +147,7 @@ class RemoteActor:
         self, request: RolloutRequest, weights: NDArray[np.uint8], settings: Sequence[EnvCall] | None
     ) -> tuple[Report, Arrays]:
         """Plays a rollout with these weights, after `Actor.begin` if there are settings."""
+        # Ray resolves references only among the arguments themselves, not inside of an object: so weights come apart.
         self._begin(settings)
         request = replace(request, weights=weights)
         report = self._actor.collect(request, self._out)

@@ -33,7 +33,7 @@ from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import FloatSchedule, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, Draws, FleetFactory, PlayedStep
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory, PlayedStep
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
@@ -60,8 +60,6 @@ Self = TypeVar("Self", bound="PvpPPO")
 
 #: Up to this width, synchronising threads takes longer than computing a layer.
 MAX_WIDTH_FOR_ONE_THREAD = 256
-#: Keyword arguments of SB3's `load` that are no arguments of the algorithm.
-_LOAD_ARGUMENTS = ("custom_objects", "force_reset", "print_system_info")
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
 
 
@@ -326,12 +324,13 @@ class PvpPPO(MaskablePPO):
     def _start_actors(self, env: ActorVecEnv, callback: BaseCallback) -> None:
         """Lets the actors play a rollout, with the random numbers that `_play` would draw."""
         self._begin_rollout(env, callback)
-        draws = Draws.empty(self.n_steps, env.num_envs, len(getattr(self.policy, "head_sizes", ())))
+        shape = self.n_steps, env.num_envs, len(getattr(self.policy, "head_sizes", ()))
+        is_greedy, uniforms = np.zeros(self.n_steps, np.bool_), np.full(shape, -1.0, np.float32)
         for step in range(self.n_steps):
-            draws.is_greedy[step] = self._draws_greedy()
-            if draws.uniforms.size and not draws.is_greedy[step]:
-                draws.uniforms[step] = th.rand(draws.uniforms.shape[1:]).numpy()
-        env.start(draws)
+            is_greedy[step] = self._draws_greedy()
+            if uniforms.size and not is_greedy[step]:
+                uniforms[step] = th.rand(shape[1:]).numpy()
+        env.start(is_greedy, uniforms)
 
     def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
         """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
@@ -341,6 +340,7 @@ class PvpPPO(MaskablePPO):
     def _finish_rollout(self, log: RolloutLog, last_obs: Any, dones: NDArray[np.bool_]) -> None:
         """Normalises rewards and computes advantages (training.md §6.2 c, d); given is what the last step led to."""
         buffer = self.rollout_buffer
+        # What follows the last step is not in the buffer: GAE needs its value, or an episode would seem to end there.
         with th.no_grad():
             last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
         if self.normalize_reward:
@@ -429,8 +429,8 @@ class PvpPPO(MaskablePPO):
             FileNotFoundError: if there is no such file.
             ValueError: if the file is no model, or an argument is unknown (SB3 would set an unused attribute).
         """
-        known = arguments_of(cls)
-        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(_LOAD_ARGUMENTS))
+        known, of_sb3 = arguments_of(cls), ("custom_objects", "force_reset", "print_system_info")
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(of_sb3))
         file = find_model(path) if isinstance(path, (str, Path)) else path
         if isinstance(file, Path) and is_fighter(file):
             raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")

@@ -35,6 +35,7 @@ class _ReusedMemory:
         action_masks: NDArray[np.bool_] | None = None,
     ) -> None:
         """Adds a step of all environments, see SB3's buffers; ``value`` and ``log_prob`` are tensors."""
+        # Straight into the arrays: SB3 copies each part first, to protect it from environments that reuse theirs.
         step = self.pos
         if isinstance(self.observations, dict):
             for key, stored in self.observations.items():
@@ -72,6 +73,7 @@ def reused(buffer: Any) -> Any:
 
 def narrowed(buffer: Any, rows: NDArray[np.int64]) -> Any:
     """Returns a copy of a full buffer of this module with some of its environments only."""
+    # The rollout goes on in the whole buffer, whose memory the next one uses: only what learns from it is narrowed.
     part, shape = copy.copy(buffer), buffer.rewards.shape
 
     def picked(value: Any) -> Any:

@@ -31,6 +31,7 @@ _WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 
 def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
     """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `packed`."""
+    # Weights are in the model's own file, and do not change in a rollout; what a rollout changes is here.
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
         "attributes": {name: copy.copy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
@@ -55,6 +56,7 @@ def resume(model: Any, env: VecEnv) -> None:
     state, model.training_state, same_episodes = unpack(model.training_state), None, True
     if model.run_folder is not None:
         state = _found_again(state, Path(model.run_folder).absolute())
+    # Environments first: if they refuse, nothing has changed yet, and what follows is right with new episodes too.
     try:
         _set_env_state(env, state["env"])
     except ValueError as error:
@@ -66,6 +68,7 @@ def resume(model: Any, env: VecEnv) -> None:
     model._num_timesteps_at_start = model.num_timesteps  # SB3 computes time/fps from it
     buffers = {name: th.as_tensor(values) for name, values in state["policy_buffers"].items()}
     model.policy.load_state_dict(buffers, strict=False)
+    # After the networks and environments, as making and resetting them draws numbers.
     set_random_state(state["random"])
     saved = state.get("parts", {})  # files of earlier versions have none
     for name in model.resumable_parts.keys() & saved.keys():
@@ -154,6 +157,7 @@ def preserved_random_state() -> Iterator[None]:
 
 def _env_state(env: VecEnv, **when: bool) -> State:
     """Returns a snapshot of a vectorised environment and its wrappers; ``"inner"`` is ``None`` if not supported."""
+    # What wrappers count, such as VecNormalize, is theirs alone: the environment inside knows nothing of it.
     wrappers, inner = _unwrap(env)
     data = [*map(_wrapper_state, wrappers)]
     state = {"num_envs": env.num_envs, "name": type(inner).__name__, "wrappers": data, "inner": None}
@@ -169,6 +173,7 @@ def _set_env_state(env: VecEnv, state: State) -> None:
         raise ValueError(f"the run had {state['num_envs']} environments, now there are {env.num_envs}")
     if state["inner"] is None or not hasattr(inner, "set_state"):
         raise ValueError(f"{state['name']} could not save its state: it needs get_state(), as PvpVecEnv has")
+    # All checks before any change: a run must not go on with half of its environments from the snapshot.
     if [data.keys() for data in map(_wrapper_state, wrappers)] != [data.keys() for data in state["wrappers"]]:
         raise ValueError("the vectorised environment has other wrappers than before")
     inner.set_state(state["inner"])

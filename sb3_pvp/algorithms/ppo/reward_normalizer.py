@@ -27,6 +27,7 @@ class RewardNormalizer:
     def update(self, returns: NDArray[np.floating]) -> None:
         """Merges returns of any shape into the statistics (parallel variance, training.md §4)."""
         size, mean, variance = returns.size, float(returns.mean(dtype=float)), float(returns.var(dtype=float))
+        # From moments of both parts (Chan et al.), since the returns of earlier rollouts are gone.
         delta, total = mean - self.mean, self.count + size
         spread = self.variance * self.count + variance * size + delta**2 * self.count * size / total
         self.mean += delta * size / total
@@ -62,6 +63,7 @@ def returns_to_go(
     """
     returns = np.empty_like(rewards)
     following, not_done = last_values, 1.0 - last_dones.astype(np.float32)
+    # Backwards, as each return is its reward and the discounted return after it, and none crosses an episode's end.
     for step in reversed(range(len(rewards))):
         following = returns[step] = rewards[step] + gamma * not_done * following
         # An episode that starts at this step ended the one before it.

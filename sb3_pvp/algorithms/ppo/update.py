@@ -162,6 +162,7 @@ class PpoUpdate:
             if renew_log_probs and epoch == 0:
                 samples = replace(samples, old_log_probs=samples.old_log_probs.clone())
                 self._renew_log_probs(samples, order[size * self.gradient_accumulation_steps :])
+            # One pass of PPO over the rollout; gradients add up over mini-batches until a step of the optimiser is due.
             for indices in th.split(order, size):
                 # Up to the first step of the optimiser the weights are the present ones: what `_loss` computes will do.
                 is_present = renew_log_probs and not log.grad_norms
@@ -169,9 +170,11 @@ class PpoUpdate:
                 log.terms.append(terms)
                 if is_present:
                     samples.old_log_probs[indices] = log_probs
+                # Before the gradient of this mini-batch: it is the one that has moved too far.
                 if self.target_kl is not None and terms[KL] > 1.5 * self.target_kl:
                     self.policy.optimizer.zero_grad()
                     return log
+                # Divided, so that accumulated mini-batches weigh as one large one would.
                 (loss / self.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
                     log.grad_norms.append(th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
@@ -199,17 +202,21 @@ class PpoUpdate:
         with learning_in(self.precision, batch.returns.device):
             values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
         values, head_entropies = values.flatten(), entropies
+        # PPO's ratio is that of joint actions: log-probabilities add up over heads before they are exponentiated.
         if log_probs.ndim == 2:  # one column per head
             log_probs, entropies = log_probs.sum(1), entropies.sum(1)
         else:  # a policy without evaluate_heads
             head_entropies = values.new_zeros(len(batch), 0)
+        # With the present weights the ratio is 1, but its gradient is not 0: that is what `detach` keeps.
         log_ratios = log_probs - (log_probs.detach() if is_present else batch.old_log_probs)
         ratios = th.exp(log_ratios)
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         clipped = th.clamp(ratios, 1 - self.clip_range, 1 + self.clip_range)
+        # The smaller of the two: a step back towards the old policy is never clipped away.
         policy_loss = -th.min(advantages * ratios, advantages * clipped).mean()
+        # As in SB3, on the clipped values alone, and not the larger of both losses.
         if self.clip_range_vf is not None:
             values = batch.old_values + th.clamp(values - batch.old_values, -self.clip_range_vf, self.clip_range_vf)
         value_loss = F.mse_loss(batch.returns, values)

@@ -184,6 +184,7 @@ class Contract:
         action = np.zeros((*mask.shape[:-1], self.num_heads), dtype=np.int64)
         for head in range(self.num_heads):
             allowed = self._allowed(mask, action[..., :head])
+            # Not the product of independent draws: what is allowed in a head depends on the draws before it.
             # -1 for forbidden entries, because `random` may return 0.0 for an allowed one.
             action[..., head] = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=-1)
         return action

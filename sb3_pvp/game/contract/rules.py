@@ -39,6 +39,7 @@ def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:
     heads_of = {action.id: number for number, head in enumerate(heads) for action in head.actions}
     # Ids are unique in the whole contract, so that the order of this dictionary is the flat order.
     positions = {name: flat for flat, name in enumerate(heads_of)}
+    # Rules name sub-actions, tables have numbers: nothing looks up an id while fights are played.
     tables = DependencyTables(*np.zeros((3, len(positions), len(positions)), np.bool_))
     for rule, table in vars(tables).items():
         for action in (action for head in heads for action in head.actions):

@@ -89,6 +89,7 @@ def fit_bradley_terry(
         chances = np.exp(-np.logaddexp(0, strengths[second] - strengths[first]))
         np.add.at(gradient, first, won - games * chances)
         np.subtract.at(gradient, second, won - games * chances)
+        # Minus the Hessian of the log-posterior: a graph's Laplacian, weighted by how uncertain each pairing is.
         information[first, second] = -games * chances * (1 - chances)
         information += information.T
         np.fill_diagonal(information, precision - information.sum(1))
@@ -152,6 +153,7 @@ def informative_pairs(
             break
         a, b = np.unravel_index(int(gains.argmax()), gains.shape)
         pairs.append((players[a], players[b]))
+        # A rank-one update (Sherman-Morrison) instead of a new inverse for each pair.
         difference = covariance[:, a] - covariance[:, b]
         weight = information[a, b] / (1 + information[a, b] * (difference[a] - difference[b]))
         covariance = covariance - weight * np.outer(difference, difference)

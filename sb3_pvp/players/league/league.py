@@ -189,6 +189,7 @@ class League:
 
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
+        # Other processes append to the log too. Only if it was replaced is everything computed anew.
         if self._ratings is None or not self._ratings.is_prefix_of(self.log):
             self._ratings = self._stored_ratings() or Ratings(self.anchors)
         self._ratings.update(self.log)

@@ -57,6 +57,7 @@ class MatchMaker:
         """Samples a player, using one number of ``rng``; raises `ValueError` if there are no players."""
         if not self._records:
             raise ValueError("there are no players to choose from: add a player first")
+        # One number per choice, whatever the kind: a resumed run draws the same opponents.
         cumulative = np.cumsum(self._distribution())
         # Scaled by the last entry, as rounding may leave it below 1; trailing players with probability 0 stay excluded.
         index = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")

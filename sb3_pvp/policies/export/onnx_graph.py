@@ -87,6 +87,7 @@ def _drawn(scores: th.Tensor, threshold: th.Tensor) -> tuple[th.Tensor, th.Tenso
     The same in Numba: `sb3_pvp.policies.kernels.sample_head`. It takes the first entry whose cumulative
     probability exceeds the threshold, and if none does the most likely one.
     """
+    # What the threshold selects has 1, more than the share of any other: the first of these is taken.
     shares = scores.softmax(1)
     exceeds = (shares.cumsum(1) > threshold).float()
     return _Hardmax.apply(th.maximum(exceeds, shares)), shares  # type: ignore[no-untyped-call]
@@ -128,6 +129,7 @@ class _HeadsModule(nn.Module):
         self.penalties = th.full((len(head_of),), _OTHERS)
         self.penalties[starts] = _FIRST
         table = th.from_numpy(tables.table)
+        # Rules become finite penalties: in a product with one-hot choices, 0 times -inf would be NaN.
         effects = th.where(table.isneginf(), self.penalties, table.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT))
         permits, unmet = th.from_numpy(tables.permits), self.penalties * th.from_numpy(tables.asks_any)
         spans = [*zip(starts, ends, strict=True)]

@@ -244,6 +244,7 @@ class Description(BaseModel):
         counted += count + count_of_critic + critic
         if not is_own:
             return counted + actor * flat
+        # Counted as `AutoregressivePolicy` would allocate them, before anything is allocated.
         inputs = actor + flat * (self.autoregressive + self.future_masks)
         for size, layers in zip(self.head_sizes, self.heads, strict=True):
             # Heads with hidden layers are as wide as the widest head.
@@ -435,6 +436,7 @@ def weights_of_extractor(space: Space[Any], arguments: Mapping[str, Any]) -> tup
 
     ``arguments`` are those of `AutoregressivePolicy` that make it. Raises `ValueError` if it refuses them.
     """
+    # On this device tensors have shapes and no memory, whatever sizes a stranger's file asks for.
     with th.device("meta"):
         given = arguments["features_extractor_class"], arguments["features_extractor_kwargs"] or {}
         extractor = ShapedFeatures(space, *given).extractor

@@ -19,10 +19,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.export import ACTOR, CRITIC
 from sb3_pvp.policies.files.description import describe
-from sb3_pvp.policies.files.reading import ABOUT, FORMAT, PREDICTOR, SAFE_WEIGHTS, read_fighter
+from sb3_pvp.policies.files.reading import ABOUT, FORMAT, PREDICTOR, SAFE_WEIGHTS
 from sb3_pvp.policies.files.shipped import SUFFIX
-
-__all__ = ["export_fighter", "read_fighter"]
 
 
 def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) -> None:
@@ -41,6 +39,7 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
     path = Path(path)
     if path.suffix != SUFFIX:
         raise ValueError(f"the name of a fighter file ends in {SUFFIX}, not {path.name!r}")
+    # Before anything is written: a model that cannot be described leaves no file behind.
     description = describe(model)
     # Copies, because some weights have several names, and safetensors refuses shared memory.
     weights = {name: part.detach().cpu().clone().contiguous() for name, part in model.policy.state_dict().items()}

@@ -19,8 +19,9 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, one_line, refusals
 from sb3_pvp.policies.files.description import Description
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import load, steps_of
+from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
 
 _CARD = Path(__file__).with_name("hub_card.md")
@@ -71,7 +72,7 @@ def push_fighter(
             shutil.copyfile(path, fighter)
         else:
             export_fighter(load(path), fighter)
-        about = read_fighter(fighter).description
+        about = read(fighter).description
         figures = [_read_result(each, about) for each in results]
         with _hub_errors():
             repo_id = str(api.create_repo(repo_id, private=private or None, exist_ok=True).repo_id)

@@ -6,11 +6,11 @@ import hashlib
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 from zipfile import ZipFile
 
@@ -33,7 +33,7 @@ from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
-from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, data_of, read_fighter, refuse_nan
+from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
 from sb3_pvp.policies.files.registry import TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
@@ -58,85 +58,57 @@ def _loading(name: str) -> Iterator[None]:
         yield
 
 
-class PolicyFile:
-    """The policy in a model file. Reading a zip unpickles, unless ``safe``: only read files that you trust.
+class _Policy(NamedTuple):
+    """A policy of MaskablePPO, but for its weights."""
 
-    Args:
-        source: what `find_model` takes; or a model, to get what its file would contain now.
-        safe: unpickle nothing, see `load`; always so for ``.fighter`` files.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is not a model file, its policy cannot be built here, or it cannot be read safely.
-    """
-
-    content_hash: str  #: Equal for files with the same policy.
-    policy_class: type
+    kind: type
     observation_space: Space[Any]
     action_space: Space[Any]
-    arguments: dict[str, Any]  #: Of the policy, without the device.
-    frame_ages: tuple[int, ...] | None  #: Ages of the frames that it was trained on, in ticks; ``None`` if unknown.
+    arguments: dict[str, Any]  #: May have the device.
+    frame_ages: Sequence[int] | None  #: Ages of the frames that it was trained on, in ticks; ``None`` if unknown.
     game: str | None  #: The game it was trained on, as `sb3_pvp.game.find_game` takes it; ``None`` if unknown.
-    _weights: dict[str, th.Tensor]
+    content_hash: str  #: Equal for files with the same policy.
 
-    def __init__(self, source: str | Path | BaseAlgorithm, safe: bool = False) -> None:
-        file: Path | io.BytesIO = io.BytesIO()
-        if isinstance(source, BaseAlgorithm):
-            self.name = type(source).__name__
-            source.save(file, exclude=["training_state"])
-        else:
-            file = find_model(source)
-            self.name = str(file)
-        if isinstance(file, Path) and (safe or is_fighter(file)):
-            fighter = read_fighter(file)
-            with _loading(self.name):
-                self._weights, self.content_hash = fighter.weights(), fighter.content_hash
-                known: Any = fighter.description
-                self.arguments = known.arguments()
-                self.policy_class, self.frame_ages, self.game = known.policy_class, known.frame_ages, known.game
-                self.observation_space, self.action_space = known.observation_space, known.action_space
-            return
-        with _loading(self.name), importing_here():
-            with ZipFile(file) as archive:
-                data: dict[str, Any] = json.loads(archive.read(DATA))
-                content = archive.read(WEIGHTS)
-            wanted = (*_PARTS, "frame_ages", "game")
-            parts = json_to_data(json.dumps({part: data[part] for part in wanted if part in data}))
-            definition = [parts[part] for part in _PARTS]
-            # Of the repr of the spaces, since pickles of equal spaces differ.
-            self.content_hash = hashlib.sha256(repr(definition).encode() + content).hexdigest()
-            self._weights = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        self.policy_class, self.observation_space, self.action_space, arguments = definition
-        self.arguments = {key: value for key, value in arguments.items() if key != "device"}
-        ages = parts.get("frame_ages")
-        self.frame_ages, self.game = None if ages is None else tuple(ages), parts.get("game")
+    @classmethod
+    def of(cls, file: ModelFile) -> _Policy:
+        """Returns the policy in a file; of one that is trusted these parts are unpickled."""
+        if file.content is None:
+            about = file.description
+            both, sees = (about.observation_space, about.action_space), about.frame_ages
+            return cls(about.policy_class, *both, about.arguments(), sees, about.game, file.content_hash)
+        wanted = (*_PARTS, "frame_ages", "game")
+        with importing_here():
+            parts = json_to_data(json.dumps({part: file.values[part] for part in wanted if part in file.values}))
+        definition: list[Any] = [parts[part] for part in _PARTS]
+        # Of the repr of the spaces, since pickles of equal spaces differ.
+        digest = hashlib.sha256(repr(definition).encode() + file.entries[WEIGHTS])
+        kind, seen, actions, arguments = definition
+        return cls(kind, seen, actions, arguments, parts.get("frame_ages"), parts.get("game"), digest.hexdigest())
 
-    def actor(self) -> Actor:
-        """Builds the policy for inference on the CPU.
+    def actor(self, weights: Mapping[str, th.Tensor], name: str) -> Actor:
+        """Builds the policy in the file ``name`` for inference on the CPU.
 
         Raises `ValueError` if it is no policy of MaskablePPO that maps frames of features to MultiDiscrete actions, or
         a weight is NaN.
         """
-        if not issubclass(self.policy_class, MaskableActorCriticPolicy):
-            raise ValueError(f"{self.name} holds a {self.policy_class.__name__}, which is not a policy of MaskablePPO")
+        if not issubclass(self.kind, MaskableActorCriticPolicy):
+            raise ValueError(f"{name} holds a {self.kind.__name__}, which is not a policy of MaskablePPO")
         assert isinstance(self.action_space, spaces.MultiDiscrete)  # see `ModelOpponent`
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
         frame_shape = seen.num_frames, seen.num_public // seen.num_frames
         head_sizes = tuple(self.action_space.nvec.tolist())
-        with _loading(self.name):
-            if issubclass(self.policy_class, AutoregressivePolicy):
+        refuse_nan(weights)
+        with _loading(name):
+            if issubclass(self.kind, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
-                given = arguments, self._weights, self.observation_space
-                actor: Actor = AutoregressiveActor(frame_shape, head_sizes, *given)
-            else:
-                policy = self.policy_class(self.observation_space, self.action_space, lambda _: 0.0, **self.arguments)
-                policy.load_state_dict(self._weights)
-                policy.set_training_mode(False)
-                actor = PlainActor(policy, frame_shape, head_sizes)
-        refuse_nan(self._weights)
-        return actor
+                return AutoregressiveActor(frame_shape, head_sizes, arguments, weights, self.observation_space)
+            given = {key: value for key, value in self.arguments.items() if key != "device"}
+            policy = self.kind(self.observation_space, self.action_space, lambda _: 0.0, **given)
+            policy.load_state_dict(weights)
+            policy.set_training_mode(False)
+            return PlainActor(policy, frame_shape, head_sizes)
 
 
 def save_weights(model: BaseAlgorithm, path: Path | io.BytesIO) -> None:
@@ -185,7 +157,7 @@ def has_training_state(path: Path) -> bool:
 def steps_of(path: Path) -> int:
     """Returns the timesteps that the model in a file was trained for; nothing is unpickled."""
     if is_fighter(path):
-        return read_fighter(path).description.steps
+        return read(path).description.steps
     data = data_of(path)
     with foreign(f"{path} is not a model"):
         return COUNT.read("num_timesteps", data["num_timesteps"])
@@ -216,23 +188,8 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
         FileNotFoundError: if there is no such file.
         ValueError: if the file is not a model of an algorithm in the registry, or cannot be loaded safely.
     """
-    file = path if isinstance(path, io.BytesIO) else find_model(path)
-    if safe and not isinstance(file, Path):
-        raise ValueError("the content of a zip is not read safely: pass the path of its file")
-    return algorithm_of(file).load(file, device, safe)
-
-
-def load_maskable_ppo(file: Path | io.BytesIO, device: str, safe: bool) -> MaskablePPO:
-    """Does the same as `load` for models of MaskablePPO."""
-    if isinstance(file, Path) and (safe or is_fighter(file)):
-        fighter = read_fighter(file)
-        with _loading(str(file)):
-            model = build(fighter.description, fighter.weights(), device)
-            if (predictor := fighter.outcome_predictor()) is not None:
-                model.outcome_predictor = predictor  # type: ignore[attr-defined]
-            return model
-    with _loading(str(file)), importing_here():
-        return MaskablePPO.load(file, device=device, custom_objects=_INFERENCE_OBJECTS)
+    file = read(path, safe)
+    return algorithm_of(file).load(file, device)
 
 
 def game_of(model: BaseAlgorithm) -> Game:
@@ -269,9 +226,10 @@ class MaskableOpponent(ModelOpponent):
     Raises `ValueError` if it is none that maps frames of features to MultiDiscrete actions.
     """
 
-    def __init__(self, file: PolicyFile) -> None:
-        super().__init__((file.observation_space, file.action_space), file.content_hash, file.frame_ages, file.game)
-        self.actor = file.actor()
+    def __init__(self, policy: _Policy, file: ModelFile) -> None:
+        both = policy.observation_space, policy.action_space
+        super().__init__(both, policy.content_hash, policy.frame_ages, policy.game)
+        self.actor = policy.actor(file.weights(), file.name)
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
         """Returns random words, uint64 ``(N,)``."""
@@ -339,9 +297,10 @@ def model_opponent(model: Any) -> ModelOpponent:
 
 
 def _opponent_of(source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
-    algorithm = algorithm_of(source)
+    given = read(source, safe) if isinstance(source, Path) else source
+    algorithm = algorithm_of(given)
     try:
-        return algorithm.opponent(source, safe)
+        return algorithm.opponent(given)
     except ValueError as error:
         name = source if isinstance(source, Path) else type(source).__name__
         raise ValueError(f"{name} cannot be an opponent: {error}") from error
@@ -352,16 +311,26 @@ class MaskablePPOFiles(Algorithm):
 
     model_class = MaskablePPO
 
-    def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> MaskablePPO:
-        """Implements `Algorithm.load`."""
-        return load_maskable_ppo(file, device, safe)
+    def load(self, file: ModelFile, device: str = "cpu") -> MaskablePPO:
+        """Implements `Algorithm.load`; a predictor of outcomes in a fighter file comes with the model."""
+        with _loading(file.name):
+            if file.content is not None:
+                with importing_here():
+                    return MaskablePPO.load(file.content, device=device, custom_objects=_INFERENCE_OBJECTS)
+            model = build(file.description, file.weights(), device)
+            if (predictor := file.outcome_predictor()) is not None:
+                model.outcome_predictor = predictor  # type: ignore[attr-defined]
+            return model
 
-    def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> MaskableOpponent:
+    def opponent(self, source: ModelFile | BaseAlgorithm) -> MaskableOpponent:
         """Implements `Algorithm.opponent`: of equal policies, always the same object."""
-        file = PolicyFile(source, safe)
-        known = _models.get(file.content_hash)
+        file = source if isinstance(source, ModelFile) else read(source)
+        with _loading(file.name):
+            policy = _Policy.of(file)
+        # Of a snapshot and its copy, say: rows of one object share a call, and its memory.
+        known = _models.get(policy.content_hash)
         if known is None:
-            known = _models[file.content_hash] = MaskableOpponent(file)
+            known = _models[policy.content_hash] = MaskableOpponent(policy, file)
         return known
 
 

@@ -1,7 +1,7 @@
 """Reads model files, and refuses them: whatever a stranger's file may contain is checked here, before it is used.
 
-Nothing here unpickles anything but tensors, and these by torch's own reader. What is trusted is read by SB3 itself, see
-`sb3_pvp.policies.files.model_files.load`.
+Nothing here unpickles anything but tensors, and these by torch's own reader. What else is pickled in a file that is
+trusted is for its algorithm to read, see `sb3_pvp.policies.files.registry.Algorithm`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -20,11 +21,12 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import torch as th
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
-from sb3_pvp.policies.files.shipped import is_fighter
+from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 FORMAT = 2  #: The highest of fighter files that is read; written is the lowest that can express a model.
@@ -39,71 +41,99 @@ _BAD_ZIP = (BadZipFile, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
-class Fighter:
-    """What is in a fighter file, whose entries have the hashes that it says, or the plain values in a zip of SB3."""
+class ModelFile:
+    """A model file of any algorithm, read once."""
 
-    description: Description
-    entries: Mapping[str, bytes]  #: By name, without `ABOUT`.
+    name: str  #: Its path; of what was no file, its kind.
+    #: By name: of a fighter file those with the hashes that it says, of a zip of SB3 those with weights.
+    entries: Mapping[str, bytes]
+    values: Mapping[str, Any]  #: SB3's ``data``: plain values by attribute, pickled ones as base64 text.
+    content: io.BytesIO | None = None  #: The whole zip, if it is trusted: only then is anything in it unpickled.
+
+    @property
+    def plain_values(self) -> dict[str, Any]:
+        """The `values` that are not pickled."""
+        return {name: each for name, each in self.values.items() if not (isinstance(each, dict) and _PICKLED in each)}
+
+    @cached_property
+    def description(self) -> Description:
+        """The checked description of a policy of MaskablePPO; raises `ValueError` if there is none, or it is wrong."""
+        with _reading(self.name):
+            if self.values.get("description") is None:
+                raise ValueError(
+                    "it has no plain description, only pickled parts, which could run any code: "
+                    f"if you trust it, make a file that is safe to read with sb3-pvp export {self.name}"
+                )
+            description = read_description(self.values["description"])
+            description.check(len(self._packed_weights))
+        return description
 
     @property
     def content_hash(self) -> str:
         """Equal for files with the same description and weights."""
-        weights = self.entries.get(SAFE_WEIGHTS) or self.entries[WEIGHTS]
-        return hashlib.sha256(self.description.model_dump_json().encode() + weights).hexdigest()
+        return hashlib.sha256(self.description.model_dump_json().encode() + self._packed_weights).hexdigest()
 
     def weights(self) -> dict[str, th.Tensor]:
         """Returns the state dict of the policy; raises `ValueError` if the entry is malformed."""
-        content = self.entries.get(SAFE_WEIGHTS)
-        return _torch_file(self.entries[WEIGHTS]) if content is None else _tensors(content)
+        with _reading(self.name):
+            content = self._packed_weights
+            return _tensors(content) if SAFE_WEIGHTS in self.entries else _torch_file(content)
 
     def outcome_predictor(self) -> OutcomePredictor | None:
-        """Returns the model's outcome predictor, if the file has one; `ValueError` if the entry is malformed."""
+        """Returns the predictor in a fighter file, if it has one; `ValueError` if the entry is malformed."""
         content = self.entries.get(PREDICTOR)
         return None if content is None else OutcomePredictor.from_tensors(_tensors(content))
 
+    @property
+    def _packed_weights(self) -> bytes:
+        return self.entries.get(SAFE_WEIGHTS) or self.entries[WEIGHTS]
 
-def read_fighter(path: str | Path) -> Fighter:
-    """Reads a fighter file, or the plain values in a zip of `PvpPPO.save`, and checks it; the name decides which it is.
+
+def read(source: str | Path | io.BytesIO | BaseAlgorithm, safe: bool = False) -> ModelFile:
+    """Reads a model file of any algorithm, opening it once.
+
+    Args:
+        source: what `find_model` takes; the content of a zip; or a model, to get what its file would contain now.
+        safe: the file need not be trusted: nothing in it is unpickled, and whatever could do harm is refused. This is
+            always so for ``.fighter`` files.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is not a complete fighter file of a format that this version can read, or a zip without a
-            plain description, as of MaskablePPO.
+        ValueError: if it is not a complete model file, or a fighter file of a format that this version cannot read.
     """
+    if isinstance(source, BaseAlgorithm):
+        name, content = type(source).__name__, io.BytesIO()
+        source.save(content, exclude=["training_state"])
+    elif isinstance(source, io.BytesIO):
+        if safe:
+            raise ValueError("the content of a zip is not read safely: pass the path of its file")
+        name, content = "it", source
+    else:
+        path = find_model(source)
+        if safe or is_fighter(path):
+            return _read_safely(path)
+        # All at once, so that hash, weights and what SB3 loads are of one version, even if the file is replaced.
+        name, content = str(path), io.BytesIO(path.read_bytes())
+    with foreign(f"{name} is not a model"), ZipFile(content) as archive:
+        entries = {name: archive.read(name) for name in filter(_has_weights, archive.namelist())}
+        values = _values(archive.read(DATA))
+    content.seek(0)
+    return ModelFile(name, entries, values, content)
+
+
+def _read_safely(path: Path) -> ModelFile:
     with _reading(path):
         if not is_fighter(path):
-            data, weights = _sb3_entries(path)
-            if data.get("description") is None:
-                raise ValueError(
-                    "it has no plain description, only pickled parts, which could run any code: "
-                    f"if you trust it, make a file that is safe to read with sb3-pvp export {path}"
-                )
-            description, entries = read_description(data["description"]), {WEIGHTS: weights}
-        else:
-            entries = _fighter_entries(path)
-            description, weights = _checked(entries), entries[SAFE_WEIGHTS]
-        description.check(len(weights))
-    return Fighter(description, {name: content for name, content in entries.items() if name != ABOUT})
+            values, entries = _sb3_entries(path)
+            return ModelFile(str(path), entries, values)
+        entries = _fighter_entries(path)
+        description = _checked(entries)
+        return ModelFile(str(path), {name: entries[name] for name in entries.keys() - {ABOUT}}, description)
 
 
-def read_plain_values(path: str | Path) -> tuple[dict[str, Any], dict[str, th.Tensor]]:
-    """Reads the plain values and the policy's state dict in a zip of SB3; what was pickled is left out.
-
-    Raises as `read_fighter`.
-    """
-    with _reading(path):
-        data, weights = _sb3_entries(path)
-        plain = {name: value for name, value in data.items() if not (isinstance(value, dict) and _PICKLED in value)}
-        return plain, _torch_file(weights)
-
-
-def data_of(file: str | Path | io.BytesIO) -> dict[str, Any]:
-    """Returns SB3's ``data`` of a model file: plain values by attribute, pickled ones as base64 text.
-
-    Raises `ValueError` if it is no model file.
-    """
-    name = "it" if isinstance(file, io.BytesIO) else file
-    with foreign(f"{name} is not a model"), ZipFile(file) as archive:
+def data_of(file: str | Path) -> dict[str, Any]:
+    """Returns the `ModelFile.values` of a zip without reading the rest of it; raises `ValueError` if it is no model."""
+    with foreign(f"{file} is not a model"), ZipFile(file) as archive:
         return _values(_content(archive, archive.getinfo(DATA), _MAX_PACKED))
 
 
@@ -114,18 +144,27 @@ def _values(content: bytes) -> dict[str, Any]:
     return data
 
 
-def _sb3_entries(path: str | Path) -> tuple[dict[str, Any], bytes]:
-    """Returns the two entries of a zip of SB3 that matter for acting: its data, and the weights."""
+def _sb3_entries(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Returns the data in a zip of SB3, and the entries with weights."""
     with ZipFile(path) as file:
         if missing := [name for name in (DATA, WEIGHTS) if name not in file.namelist()]:
             raise ValueError(f"it is not a model: it has no entry {missing[0]!r}")
-        data, weights = (_content(file, file.getinfo(name)) for name in (DATA, WEIGHTS))
-        return _values(data), weights
+        found = [each for each in file.infolist() if _has_weights(each.filename)]
+        # Each is no larger than the file, but any number of them could be at the same place in it.
+        if sum(each.file_size for each in found) > path.stat().st_size:
+            raise ValueError("its entries overlap, which could hide any amount of data")
+        values = _values(_content(file, file.getinfo(DATA)))
+        return values, {each.filename: _content(file, each) for each in found}
+
+
+def _has_weights(name: str) -> bool:
+    return name.endswith(".pth") and "optimizer" not in name
 
 
 def _fighter_entries(path: str | Path) -> dict[str, bytes]:
     entries: dict[str, bytes] = {}
     with ZipFile(path) as file:
+        # A name twice, or one that nobody reads, is a place to hide what another reader of the zip would find.
         for each in file.infolist():
             name = each.filename
             if name not in _KNOWN or name in entries:
@@ -163,8 +202,8 @@ def _content(file: ZipFile, entry: ZipInfo, most: int = 0) -> bytes:
     return content
 
 
-def _checked(entries: Mapping[str, bytes]) -> Description:
-    """Compares the entries to what `ABOUT` says about them, and returns the description in it."""
+def _checked(entries: Mapping[str, bytes]) -> dict[str, Any]:
+    """Compares the entries to what `ABOUT` says about them, and returns `ModelFile.values`: the description in it."""
     if ABOUT not in entries:
         raise ValueError(f"it has no {ABOUT}")
     about: Any = json.loads(entries[ABOUT])
@@ -174,12 +213,13 @@ def _checked(entries: Mapping[str, bytes]) -> Description:
     hashes = about.get("sha256") if isinstance(about, dict) else None
     if type(number) is not int or number < 1 or not isinstance(hashes, dict) or SAFE_WEIGHTS not in hashes:
         raise ValueError(f"its {ABOUT} lacks the number of the format, or the hash of {SAFE_WEIGHTS}")
+    # Both ways: an entry without a hash could be anything, a hash without an entry is a file cut short.
     for name in sorted(hashes.keys() | entries.keys() - {ABOUT}):
         if name not in entries or name not in hashes:
             raise ValueError(f"its entry {name!r} is {'missing' if name in hashes else f'not in {ABOUT}'}")
         if hashlib.sha256(entries[name]).hexdigest() != hashes[name]:
             raise ValueError(f"its entry {name!r} has been changed or damaged: the hash differs")
-    return read_description(about.get("description"))
+    return {"description": about.get("description", {})}
 
 
 def refuse_nan(weights: Mapping[str, th.Tensor]) -> None:
@@ -199,6 +239,7 @@ def _tensors(content: bytes) -> dict[str, th.Tensor]:
 def _torch_file(content: bytes) -> dict[str, th.Tensor]:
     """Reads a state dict as torch saves it, without unpickling other classes than tensors."""
     try:
+        # torch's reader would unpack compressed parts without a limit: refused before it looks.
         with ZipFile(io.BytesIO(content)) as file:
             for each in file.infolist():
                 _content(file, each)

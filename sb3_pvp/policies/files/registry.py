@@ -6,13 +6,11 @@ What a package of its own needs for its algorithm is on the page ``docs/own-algo
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import torch as th
@@ -27,8 +25,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
-from sb3_pvp.policies.files.reading import data_of, read_plain_values, refuse_nan
-from sb3_pvp.policies.files.shipped import is_fighter
+from sb3_pvp.policies.files.reading import ModelFile, read, refuse_nan
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
@@ -42,8 +39,6 @@ TRAINING_ONLY = (
     "_last_obs",
     "_last_episode_starts",
 )
-
-Source = str | Path | io.BytesIO | BaseAlgorithm
 
 
 class ModelOpponent:
@@ -130,18 +125,17 @@ class Algorithm:
         """
         raise ValueError(f"models of {self.model_class.__name__} cannot be read safely, since it has no build()")
 
-    def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> BaseAlgorithm:
-        """Loads a model for inference; ``safe``: nothing is unpickled, see `build`."""
-        if safe:
-            assert isinstance(file, Path)  # see `sb3_pvp.load`
-            with foreign(file):
-                return self.build(*read_plain_values(file), device)
+    def load(self, file: ModelFile, device: str = "cpu") -> BaseAlgorithm:
+        """Loads a model for inference; of a file that is not trusted nothing is unpickled, see `build`."""
+        if file.content is None:
+            with foreign(file.name):
+                return self.build(file.plain_values, file.weights(), device)
         with importing_here():
-            return self.model_class.load(file, device=device)
+            return self.model_class.load(file.content, device=device)
 
-    def opponent(self, source: Path | BaseAlgorithm, safe: bool = False) -> ModelOpponent:
+    def opponent(self, source: ModelFile | BaseAlgorithm) -> ModelOpponent:
         """Returns the model in a file, or a frozen copy of a model, as an opponent."""
-        model: Any = self.load(source, safe=safe) if isinstance(source, Path) else source
+        model: Any = self.load(source) if isinstance(source, ModelFile) else source
         refuse_nan(model.policy.state_dict())
         ages, game = (getattr(model, name, None) for name in ("frame_ages", "game"))
         both = model.observation_space, model.action_space
@@ -183,40 +177,24 @@ def find_algorithm(name: str) -> Algorithm:
     return found
 
 
-def algorithm_of(source: Source) -> Algorithm:
-    """Returns the algorithm of a model, or of the one in a file; raises `ValueError` if it is none that is known.
-
-    Nothing is unpickled.
-    """
-    name: Any
-    if isinstance(source, BaseAlgorithm):
+def algorithm_of(source: ModelFile | BaseAlgorithm) -> Algorithm:
+    """Returns the algorithm of a model, or of the one in a file; raises `ValueError` if it is none that is known."""
+    if isinstance(source, ModelFile):
+        name = source.values.get("algorithm")
+    else:
         name = getattr(source, "algorithm", None)
         if name is None and not isinstance(source, find_algorithm(DEFAULT).model_class):
             raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
-    elif isinstance(source, (str, Path)) and is_fighter(source):
-        name = None
-    else:
-        try:
-            name = data_of(source).get("algorithm")
-        except (ValueError, OSError):  # the reader of the default says what is wrong
-            name = None
-    try:
+    with foreign(f"{source.name} cannot be loaded") if isinstance(source, ModelFile) else nullcontext():
         return find_algorithm(DEFAULT if name is None else str(name))
-    except ValueError as error:
-        if isinstance(source, (str, Path)):
-            raise ValueError(f"{source} cannot be loaded: {error}") from error
-        raise
 
 
-def content_hash(source: Path | BaseAlgorithm) -> str:
+def content_hash(source: ModelFile | BaseAlgorithm) -> str:
     """Returns a hash that is equal for files with the same policy: without what only training needs."""
-    file: Path | io.BytesIO = source if isinstance(source, Path) else io.BytesIO()
-    if isinstance(source, BaseAlgorithm):
-        source.save(file, exclude=[*TRAINING_ONLY])
-    kept = {name: value for name, value in data_of(file).items() if name not in TRAINING_ONLY}
+    file = source if isinstance(source, ModelFile) else read(source)
+    kept = {name: value for name, value in file.values.items() if name not in TRAINING_ONLY}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
-    with ZipFile(file) as archive:
-        for name in sorted(archive.namelist()):
-            if name.endswith(".pth") and "optimizer" not in name:
-                digest.update(name.encode() + archive.read(name))
+    # Not of the file's bytes: zips have times in them, and optimisers do not act.
+    for name in sorted(file.entries):
+        digest.update(name.encode() + file.entries[name])
     return digest.hexdigest()

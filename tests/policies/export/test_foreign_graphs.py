@@ -11,8 +11,9 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
 from sb3_pvp import load
 from sb3_pvp.policies.export import onnx_graph
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import load_opponent
+from sb3_pvp.policies.files.reading import read
 from tests.policies.export.hostile_graphs import READING, SECRET, with_graphs
 from tests.serving.fighters import make_model, random_nh
 from tests.serving.served import serving
@@ -32,9 +33,9 @@ def test_a_graph_that_reads_other_files_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET).write_bytes(b"sixteen letters!")
     evil = with_graphs(honest, READING[where], tmp_path / "evil.fighter")
-    for read in (read_fighter, load, load_opponent):
+    for reader in (lambda path: read(path).description, load, load_opponent):
         with pytest.raises(ValueError, match="evil.fighter cannot be .*its graph actor.onnx refers to other files"):
-            read(evil)
+            reader(evil)
     with serving(evil, backend="onnx") as server:
         assert "other files" in server.server.health()["errors"]["evil.fighter"]
 

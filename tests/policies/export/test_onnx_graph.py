@@ -21,7 +21,8 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.sampling import HeadTables, sample_actions
 from tests.game.contract.random_contracts import contracts
 from tests.policies.export.exported import SHAPES, Fights, stock, trained
@@ -174,7 +175,7 @@ def test_a_fighter_file_has_the_graphs_and_the_same_bytes_each_time(models: dict
     for name in ("one", "two"):
         export_fighter(models["deep heads"], tmp_path / f"{name}.fighter")
     assert (tmp_path / "one.fighter").read_bytes() == (tmp_path / "two.fighter").read_bytes()
-    entries = read_fighter(tmp_path / "one.fighter").entries
+    entries = read(tmp_path / "one.fighter").entries
     assert {"actor.onnx", "critic.onnx"} < entries.keys()
     assert entries["actor.onnx"] == actor_graph(models["deep heads"].policy)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +23,10 @@ from sb3_pvp import PvpPPO, load
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.description import describe, read_description
-from sb3_pvp.policies.files.fighter_files import export_fighter, read_fighter
-from sb3_pvp.policies.files.model_files import PolicyFile, game_of, load_opponent, model_opponent, steps_of
-from sb3_pvp.policies.files.registry import ModelOpponent
+from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.model_files import game_of, load_opponent, model_opponent, steps_of
+from sb3_pvp.policies.files.reading import read as read_file
+from sb3_pvp.policies.files.registry import ModelOpponent, algorithm_of
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 from sb3_pvp.policies.sampling import act_batched
 from tests.policies.export.exported import SHAPES, Fights, poisoned, stock, trained, with_entries
@@ -95,7 +98,7 @@ def test_opponents_of_all_files_decide_the_same(models: dict[str, tuple[PvpPPO, 
         for opponent in (load_opponent(path), load_opponent(exported), load_opponent(path, safe=True))
     ]
     assert th.equal(actions[0], actions[1]) and th.equal(actions[0], actions[2])
-    assert PolicyFile(exported).frame_ages == SHAPES[shape][1]
+    assert load_opponent(exported).frame_ages == SHAPES[shape][1]
 
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MultiInputPolicy"])
@@ -156,7 +159,7 @@ POISONS = ["policy_class", "clip_range", "training_state", "policy.optimizer.pth
 def test_no_pickle_runs_in_safe_mode(small: tuple[Path, Path], place: str, tmp_path: Path) -> None:
     evil = poisoned(small[0], tmp_path / "done", place, tmp_path / "evil.zip")
     assert load(evil, safe=True).num_timesteps == 512
-    assert PolicyFile(evil, safe=True).game == "NhEnv"
+    assert load_opponent(evil, safe=True).game == "NhEnv"
     assert not (tmp_path / "done").exists()
     if place == "policy_class":  # the poison works
         with pytest.raises(ValueError):
@@ -262,7 +265,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_bad_fighter_file_is_one_clear_error(small: tuple[Path, Path], name: str, tmp_path: Path) -> None:
     changes, message = BAD[name]
     bad = with_entries(small[1], changes, tmp_path / "bad.fighter")
-    for read in (load, lambda path: PolicyFile(path).actor()):
+    for read in (load, load_opponent):
         with pytest.raises(ValueError, match="bad.fighter") as error:
             read(bad)
         assert "\n" not in str(error.value)
@@ -289,8 +292,21 @@ def test_compressed_entries_are_refused(small: tuple[Path, Path], tmp_path: Path
             load(bomb, safe=True)
 
 
+def test_entries_at_the_same_place_are_refused(small: tuple[Path, Path], tmp_path: Path) -> None:
+    """As a few bytes for each of them would otherwise be any amount of memory."""
+    evil = Path(shutil.copy(small[0], tmp_path / "evil.zip"))
+    with zipfile.ZipFile(evil, "a") as file:
+        for number in range(100):
+            again = copy.copy(file.getinfo("policy.pth"))
+            again.filename = f"{number}.pth"
+            file.filelist.append(again)
+        file.writestr("last", b"")
+    with pytest.raises(ValueError, match="its entries overlap"):
+        load(evil, safe=True)
+
+
 def test_a_broken_outcome_predictor_is_an_error(small: tuple[Path, Path]) -> None:
-    tensors = safetensors.torch.load(read_fighter(small[1]).entries["outcome_predictor.safetensors"])
+    tensors = safetensors.torch.load(read_file(small[1]).entries["outcome_predictor.safetensors"])
     for change in ({"shape": th.tensor([2, 176])}, {"mean": th.zeros(3)}, {"0.weight": th.zeros(3, 3)}):
         with pytest.raises(ValueError, match="the outcome predictor is malformed"):
             OutcomePredictor.from_tensors(tensors | change)
@@ -328,6 +344,16 @@ def test_an_opponent_that_computes_nan_is_an_error(kind: str, small: tuple[Path,
     seen[1, 0, 0] = np.nan
     with pytest.raises(ValueError, match="a weight of an opponent is NaN" if kind == "own" else "nan"):
         opponent.predict(seen, state, flags, True, masks)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_file_is_opened_once(small: tuple[Path, Path], safe: bool, tmp_path: Path) -> None:
+    for path in small:
+        copied = Path(shutil.copy(path, tmp_path))
+        file = read_file(copied, safe)
+        copied.unlink()
+        assert algorithm_of(file).load(file).num_timesteps == 512
+        assert algorithm_of(file).opponent(file) is load_opponent(path, safe)
 
 
 def test_training_needs_the_zip(small: tuple[Path, Path]) -> None:
