@@ -3,7 +3,8 @@
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry, informative_pairs
 from sb3_pvp.players.league.leaderboard import Standing
 from sb3_pvp.players.league.league import League, check_anchors
-from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
+from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.match_makers import (
     MatchMaker,
     Prioritised,

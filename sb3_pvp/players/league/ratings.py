@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
-from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
+from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.players import Player, predecessor
 
 Rating = TypeVar("Rating")
