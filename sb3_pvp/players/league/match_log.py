@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.players.league.players import Player
 
-#: Outcomes of decided fights as the first player sees them, and its score; in the order of `sb3_pvp.players.league.payoff.Counts`.
+#: Outcomes of decided fights as the first player sees them, and its score; in the order of `Counts`.
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
 BROKEN = ("timeout", "target_lost", "desync")  #: Outcomes of fights that broke off: recorded, but never counted.
 
@@ -96,10 +96,10 @@ class MatchDetails:
     at_fault: str | None  #: That player.
     version_a: str  #: Hash of the file of ``player_a``; of what has no file, its name.
     version_b: str  #: The same of ``player_b``.
-    times_a: str  #: Decision times of ``player_a``: how many in which range, see `sb3_pvp.matches.decision_times`.
+    times_a: str  #: Decision times of ``player_a``: how many in which range.
     times_b: str  #: The same of ``player_b``.
-    digest: int  #: Of all observations of both seats, see `sb3_pvp.matches.referee`.
-    actions: bytes = b""  #: Of both seats, compressed, see `sb3_pvp.matches.referee`; only `MatchLog.fight` reads them.
+    digest: int  #: Of all observations of both seats.
+    actions: bytes = b""  #: Of both seats, compressed; only `MatchLog.fight` reads them.
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class MatchLog:
         if not given:
             return 0
         with self._connection() as connection, _writing(connection):
-            number, last = connection.execute(
+            newest, last = connection.execute(
                 sa.select(_MATCHES.c.number, _MATCHES.c.append_number).order_by(_MATCHES.c.number.desc()).limit(1)
             ).fetchone() or (0, 0)
             for key in _known_keys(connection, [*given]):
                 del given[key]
             rows, details = [], []
-            for number, record in enumerate(given.values(), number + 1):
+            for number, record in enumerate(given.values(), newest + 1):
                 plain = {name: _plain(getattr(record, name)) for name in _FIELDS}
                 rows.append({"number": number, "append_number": last + 1, **plain, "counted": int(record.counted)})
                 if record.details is not None:
