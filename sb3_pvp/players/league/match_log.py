@@ -5,14 +5,10 @@ It is an SQLite file of its own, or, where several machines share it, a PostgreS
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from sb3_pvp.common.databases import connected, is_database, shown_address, writing
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.players.league.players import Player
 
@@ -172,7 +169,7 @@ class MatchLog:
                 _create_in_database(connection)
             elif not self._version(connection):
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-                with _writing(connection):
+                with writing(connection, APPLICATION_ID):
                     # Check again: another process may have created the tables before we got the lock.
                     for statement in () if self._version(connection) else (*_FIRST_VERSION, *_SECOND_VERSION):
                         connection.exec_driver_sql(statement)
@@ -186,7 +183,7 @@ class MatchLog:
             given.setdefault(record.key, record)
         if not given:
             return 0
-        with self._connection() as connection, _writing(connection):
+        with self._connection() as connection, writing(connection, APPLICATION_ID):
             newest, last = connection.execute(
                 sa.select(_MATCHES.c.number, _MATCHES.c.append_number).order_by(_MATCHES.c.number.desc()).limit(1)
             ).fetchone() or (0, 0)
@@ -267,7 +264,7 @@ class MatchLog:
     @property
     def name(self) -> str:
         """The path of the file, or the URL of the database without its password."""
-        return str(self.path) if self.url is None else sa.make_url(self.url).render_as_string(hide_password=True)
+        return shown_address(self.url or self.path)
 
     def _readable_mode(self) -> str:
         """Returns how SQLite can read the file: it makes others beside it, except where it need not expect changes."""
@@ -281,20 +278,8 @@ class MatchLog:
             return "?immutable=1"
         return ""
 
-    @contextmanager
-    def _connection(self) -> Iterator[sa.Connection]:
-        """Opens the log; one connection per use, since SQLite's must not cross threads, forks or pickles."""
-        try:
-            address = self.url or f"{self.path.absolute().as_uri()}{self._mode}"
-            with _engine(address).connect() as connection:
-                yield connection
-        except (sqlite3.OperationalError, sa.exc.OperationalError) as error:  # before its base class DatabaseError
-            reason = getattr(error, "orig", None) or error
-            if "disk is full" in str(reason):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.name) from error
-            raise OSError(f"cannot use the match log {self.name}: {reason}") from error
-        except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
-            raise ValueError(f"{self.name} is not a match log: {getattr(error, 'orig', None) or error}") from error
+    def _connection(self) -> AbstractContextManager[sa.Connection]:
+        return connected(self.url or self.path, "match log", self._mode)
 
     def _version(self, connection: sa.Connection) -> int:
         """Returns the version of a log, 0 of an empty file; raises `ValueError` for any other file."""
@@ -315,46 +300,11 @@ class MatchLog:
         return int(version)
 
 
-def is_database(path: str | Path) -> bool:
-    """Whether this is the URL of a database, and not the path of a file."""
-    return str(path).startswith("postgresql")
-
-
-@cache
-def _engine(address: str) -> sa.Engine:
-    """Returns what opens connections; it keeps none, so it may be used after a fork."""
-    if is_database(address):
-        url = sa.make_url(address).set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, poolclass=sa.NullPool)
-
-    def connect() -> sqlite3.Connection:
-        # Wait up to a minute for other writers. isolation_level=None: we begin transactions ourselves.
-        connection = sqlite3.connect(address, timeout=60, isolation_level=None, uri=True)
-        connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, survives a power failure only if FULL
-        return connection
-
-    return sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
-
-
-@contextmanager
-def _writing(connection: sa.Connection) -> Iterator[None]:
-    """A transaction that holds the lock of the log from the start, since numbers follow those that are there."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    else:
-        connection.exec_driver_sql("LOCK TABLE matches IN EXCLUSIVE MODE")
-    try:
-        yield
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-
-
 def _create_in_database(connection: sa.Connection) -> None:
     """Creates the tables in a PostgreSQL database, unless they are there, with triggers that keep them append-only."""
-    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (APPLICATION_ID,))  # others wait, and find them
-    if not sa.inspect(connection).has_table("matches"):
+    with writing(connection, APPLICATION_ID):
+        if sa.inspect(connection).has_table(_MATCHES.name):
+            return
         _META.create_all(connection)
         connection.exec_driver_sql(
             "CREATE FUNCTION refuse_change() RETURNS trigger AS"
@@ -364,7 +314,6 @@ def _create_in_database(connection: sa.Connection) -> None:
             connection.exec_driver_sql(
                 f"CREATE TRIGGER no_change BEFORE UPDATE OR DELETE ON {name} EXECUTE FUNCTION refuse_change()"
             )
-    connection.commit()
 
 
 def _known_keys(connection: sa.Connection, keys: Sequence[str]) -> Iterator[str]:
