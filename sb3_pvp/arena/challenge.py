@@ -23,8 +23,11 @@ from sb3_pvp.players.league import Player, check_anchors
 
 FILE = "challenge.yaml"  #: Its name in the folder of an arena.
 SYSTEMS = ("elo", "elo_sequential", "openskill", "bradley_terry")  #: Of ratings.
-FIGHTER, ONNX, ZIP, SCRIPT = "fighter", "onnx", "zip", "script"
-KINDS = (FIGHTER, ONNX, ZIP, SCRIPT)  #: Of players: by the ending of their file, or the game's own scripts.
+Kind = Literal["fighter", "onnx", "zip", "script"]  #: Of players: by the ending of their file, or the game's scripts.
+FIGHTER: Kind = "fighter"
+ONNX: Kind = "onnx"
+ZIP: Kind = "zip"
+SCRIPT: Kind = "script"
 SAFE_KINDS = (FIGHTER, ONNX)  #: Files that need not be trusted.
 
 _PLAIN = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +39,8 @@ class Decisions(BaseModel):
     model_config = _PLAIN
     seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0  #: For one decision.
     strikes: Annotated[int, Field(ge=1, le=1000)] = 10  #: The match is lost at so many late or illegal decisions.
+    #: What a masked choice of a model is: ``strike``, or ``allow``, since worlds can play them. Scripts may always.
+    illegal: Literal["strike", "allow"] = "strike"
 
 
 class Entry(BaseModel):
@@ -43,7 +48,7 @@ class Entry(BaseModel):
 
     model_config = _PLAIN
     tags: tuple[str, ...] = ()  #: Of the repository on the hub; each of them is asked for.
-    kinds: tuple[Literal["fighter", "onnx", "zip", "script"], ...] = KINDS
+    kinds: tuple[Kind, ...] = (FIGHTER, ONNX, ZIP, SCRIPT)
     algorithms: tuple[str, ...] = ()  #: Such as ``maskable_ppo``, the names in the registry.
     budget: Annotated[int, Field(ge=1)] | None = None  #: The most timesteps of training.
 
@@ -92,7 +97,7 @@ class Challenge(BaseModel):
     """The rules of an arena. Raises pydantic's `ValidationError` for anything unknown or out of range."""
 
     model_config = _PLAIN
-    name: Annotated[str, Field(pattern=r"\A[\w][\w.+-]{0,79}\Z")]
+    name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,79}$")]
     game: str  #: Its name, or ``module:object``.
     reset_params: dict[str, Any] = {}  #: How fights start.
     fingerprint: str | None = None  #: Of the game's observations and actions, see `fingerprint_of`; `save` adds it.

@@ -33,6 +33,7 @@ class ArenaReferee(Referee):
         seconds: for one decision.
         strikes: at so many late or illegal decisions the match is lost.
         match_seconds: that a player may use in a match.
+        masked: numbers of the players for which masked choices are strikes.
         alone: ask each opponent by itself, so that it is always known whose code runs.
         mark: called with the number of the player whose code is about to run, `NOBODY` or `SEVERAL`.
     """
@@ -44,6 +45,7 @@ class ArenaReferee(Referee):
         seconds: float,
         strikes: int,
         match_seconds: float,
+        masked: Sequence[int],
         alone: bool,
         mark: Callable[[int], object],
     ) -> None:
@@ -51,6 +53,7 @@ class ArenaReferee(Referee):
         self._seconds, self._most_strikes, self._match_seconds = seconds, strikes, match_seconds
         self._alone, self._mark = alone, mark
         size = self._matches.max() + 1, self._players.max() + 1
+        self._masked = np.isin(np.arange(size[1]), masked)
         self._late, self._illegal, self._used = np.zeros(size, int), np.zeros(size, int), np.zeros(size)
 
     def watch(self, world: World) -> None:
@@ -113,7 +116,7 @@ class ArenaReferee(Referee):
         np.add.at(self._used, (matches, players), seconds)
         if seconds > self._seconds:
             np.add.at(self._late, (matches, players), 1)
-        legal = self._are_legal(actions, masks)
+        legal = self._are_legal(actions, masks) | ~self._masked[players]
         if not legal.all():
             np.add.at(self._illegal, (matches[~legal], players[~legal]), 1)
         self._check_limits(seat, rows, matches, players)
@@ -194,7 +197,7 @@ class Digests:
         return int(self._sums[row] >> np.uint64(1))
 
 
-def packed(actions: NDArray[np.int64]) -> bytes:
+def packed(actions: NDArray[Any]) -> bytes:
     """Returns actions ``(ticks, 2, heads)`` in a few bytes."""
     return zlib.compress(np.ascontiguousarray(actions, _ACTIONS).tobytes(), 6)
 

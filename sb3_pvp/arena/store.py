@@ -5,6 +5,7 @@ Two arenas may use one store at the same time: each match is claimed by one of t
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import time
@@ -27,15 +28,25 @@ FILE = "arena.sqlite"
 _VERSION, _LOCK = 1, 0x73623371  #: The lock of writers in a database.
 
 _META = sa.MetaData()
-_TEXT, _NUMBER = {"type_": sa.Text, "nullable": False}, {"type_": sa.BigInteger, "nullable": False}
+_TEXT: Any = {"type_": sa.Text, "nullable": False}
+_NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
 _FACTS = sa.Table("arena", _META, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", **_TEXT))
 _PLAYERS = sa.Table(
     "players",
     _META,
     sa.Column("name", sa.Text, primary_key=True),
-    *(sa.Column(name, **_TEXT) for name in ("kind", "opponent", "version", "source", "state", "owner", "reason")),
+    *(
+        sa.Column(name, **_TEXT)
+        for name in ("kind", "opponent", "version", "weights", "source", "owner", "state", "reason")
+    ),
     sa.Column("admitted_at", sa.Double, nullable=False),
     sa.Column("facts", **_TEXT),
+)
+_FILES = sa.Table(
+    "files",
+    _META,
+    sa.Column("version", sa.Text, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 _ROUNDS = sa.Table(
     "rounds",
@@ -63,9 +74,10 @@ class Entrant:
     """A player of an arena. It never changes: another version of a file is another player."""
 
     name: str  #: ``str(Player)``.
-    kind: str  #: One of `sb3_pvp.arena.challenge.KINDS`.
-    opponent: str  #: Name of its file in the arena's folder; of a script its name in the game.
+    kind: str  #: A `sb3_pvp.arena.challenge.Kind`.
+    opponent: str  #: Name of its file; of a script its name in the game.
     version: str  #: SHA-256 of the file; of a script its name.
+    weights: str  #: Equal for players that decide alike, whatever else is in their files.
     source: str  #: Where it came from: a path, or a repository at a commit.
     owner: str = ""
     state: str = ACTIVE
@@ -135,13 +147,13 @@ class Store:
             rows = [*connection.execute(query).mappings()]
         return [Entrant(**{**row, "facts": orjson.loads(row["facts"])}) for row in rows]
 
-    def add(self, player: Entrant) -> Entrant | None:
-        """Adds a player, or replaces one that was refused.
+    def add(self, player: Entrant, content: bytes | None = None) -> Entrant | None:
+        """Adds a player with its file, or replaces one that was refused.
 
-        Returns the active player that is in the way, of the same name or version, and adds nothing then.
+        Returns the active player that is in the way, of the same name or weights, and adds nothing then.
         """
         with self._writing() as connection:
-            same = (_PLAYERS.c.version == player.version) & (player.state == ACTIVE)
+            same = (_PLAYERS.c.weights == player.weights) & (player.state == ACTIVE)
             twin = (
                 connection.execute(
                     sa.select(_PLAYERS).where((_PLAYERS.c.state != REFUSED) & (same | (_PLAYERS.c.name == player.name)))
@@ -154,7 +166,18 @@ class Store:
             row = {**asdict(player), "facts": orjson.dumps(dict(player.facts)).decode(), "admitted_at": time.time()}
             connection.execute(_PLAYERS.delete().where(_PLAYERS.c.name == player.name))
             connection.execute(_PLAYERS.insert(), row)
+            known = connection.execute(sa.select(_FILES.c.version).where(_FILES.c.version == player.version)).scalar()
+            if content is not None and known is None:
+                connection.execute(_FILES.insert(), {"version": player.version, "content": content})
         return None
+
+    def file(self, version: str) -> bytes:
+        """Returns the content of a player's file; raises `ValueError` if it is missing, or not that of then."""
+        with self._reading() as connection:
+            content = connection.execute(sa.select(_FILES.c.content).where(_FILES.c.version == version)).scalar()
+        if content is None or hashlib.sha256(content).hexdigest() != version:
+            raise ValueError("its file has changed since it was admitted" if content else "its file is gone")
+        return bytes(content)
 
     def set_state(self, name: str, state: str, reason: str) -> None:
         """Changes the state of a player, which is not chosen any more unless it is active."""

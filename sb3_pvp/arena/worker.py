@@ -67,6 +67,7 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
         decision.seconds,
         decision.strikes,
         _challenge.match_seconds,
+        [n for n, each in enumerate(job["players"]) if each["kind"] != SCRIPT and decision.illegal == "strike"],
         bool(job["alone"]),
         mark,
     )

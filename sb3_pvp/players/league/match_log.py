@@ -52,7 +52,8 @@ _PARTS = {
     for version, statements in ((1, _FIRST_VERSION), (2, (*_FIRST_VERSION, *_SECOND_VERSION)))
 }
 _META = sa.MetaData()
-_TEXT, _NUMBER = {"type_": sa.Text, "nullable": False}, {"type_": sa.BigInteger, "nullable": False}
+_TEXT: Any = {"type_": sa.Text, "nullable": False}
+_NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
 _MATCHES = sa.Table(
     "matches",
     _META,
@@ -203,6 +204,11 @@ class MatchLog:
                         connection.exec_driver_sql(statement)
                 connection.execute(_DETAILS.insert(), details)
         return len(rows)
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        """Returns which of the keys are in the log."""
+        with self._connection() as connection:
+            return {*_known_keys(connection, keys)}
 
     def count_conflicts(self, records: Iterable[MatchRecord]) -> int:
         """Returns how many of the records have the key of a different fight in the log; seeds are not compared."""
