@@ -1,0 +1,1 @@
+"""AI against AI: strangers' fighters meet, behind walls."""
