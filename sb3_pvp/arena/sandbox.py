@@ -1,24 +1,16 @@
-"""Strangers' fighters meet in a process behind `walls`; whatever it does, who asked it gets replies or `SandboxDied`.
-
-``python -m sb3_pvp.arena.sandbox DESCRIPTOR`` is the guard of such a process: it prepares, forks the process that locks
-itself and does the jobs, and ends it, with all that it has started, as soon as its own input is closed.
-"""
+"""Strangers' fighters meet in a process behind `walls`; whatever that does, who asked gets replies or `SandboxDied`."""
 
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
-import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from mmap import mmap
@@ -29,20 +21,14 @@ import orjson
 import psutil
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
-from sb3_pvp.arena import walls
+from sb3_pvp.arena import guard, walls
 from sb3_pvp.common.cores import worker_variables
-from sb3_pvp.common.stop_signals import leave_to_parent
 from sb3_pvp.common.user_modules import PYTHON
-
-#: Calls of a job: its message, and what notes whose code runs next.
-Function = Callable[[Any, Callable[[int], None]], Iterator[Mapping[str, Any]]]
 
 MAX_LINE = 16 << 20  #: Bytes of a reply.
 _MAX_PRINTED = 8 << 10
 _CHUNK = 1 << 18
 _GRACE = 3.0  # seconds for the guard to end what it guards
-_OUT_OF_MEMORY = 77  # exit code
-_NOBODY = -1
 #: The environment variables that a process gets; none of them is a secret.
 _KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR", "PATH", "TZ")
 # Threads do not survive a fork.
@@ -83,7 +69,7 @@ def missing_walls() -> tuple[str, ...]:
 
 
 class Sandbox:
-    """One process at a time for jobs that run strangers' code. POSIX only.
+    """One process at a time for jobs that run strangers' code. Linux only.
 
     Before it is locked, the process imports the module and calls its ``prepare(setup)``, if there is one: trusted code,
     which imports and compiles what matches need, and leaves no threads. What is printed goes to stderr, a few kB of it.
@@ -103,9 +89,10 @@ class Sandbox:
         self._worker: _Worker | None = None
 
     def run(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yields the replies of one job as they come; after all but an error of the function, a process is reused.
+        """Yields the replies of one job as they come. If nobody wants the rest, the process ends.
 
-        Raises `SandboxDied`, and `RuntimeError` with the traceback if ``prepare`` or the function has raised one.
+        Raises `SandboxDied`, after which the next job has a new process, and `RuntimeError` with the traceback if
+        ``prepare`` or the function has raised something.
         """
         if self._worker is not None and self._worker.has_ended():
             self.close()
@@ -123,10 +110,10 @@ class Sandbox:
                         raise RuntimeError(f"a wall that stood before is missing: {'; '.join(sorted(lost))}")
                     worker.send(job)
                 else:
-                    is_over = "done" in message
+                    is_over = worker.is_locked  # or else it could not be prepared
                     break
-            if not is_over:
-                raise RuntimeError(message["error"])
+            if "error" in message:
+                raise RuntimeError(_plain(message["error"][:_MAX_PRINTED]))
         finally:
             if not is_over:
                 self.close()
@@ -144,11 +131,11 @@ class _Worker:
     def __init__(self, target: str, setup: Mapping[str, Any], limits: Limits, readable: Sequence[str]) -> None:
         self._user, self._reserved = _unused_user()
         descriptor = _shared_memory()
-        self._memory = mmap(descriptor, 16)
+        self._memory = mmap(descriptor, guard.MARKS_SIZE)
         self._marks = memoryview(self._memory).cast("q")  # the number, and how often it was set
-        self._marks[0] = _NOBODY
+        self._marks[0] = guard.NOBODY
         self._process = subprocess.Popen(
-            [*PYTHON, __name__, str(descriptor)],
+            [*PYTHON, guard.__name__, str(descriptor)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -159,6 +146,7 @@ class _Worker:
             bufsize=0,
         )
         os.close(descriptor)
+        self.is_locked = False  #: Whether it has said so.
         self._unsent, self._received, self._printed = b"", bytearray(), bytearray()
         self._selector = selectors.DefaultSelector()
         for pipe, read in ((self._process.stdout, self._receive), (self._process.stderr, self._print)):
@@ -184,20 +172,18 @@ class _Worker:
         heard = called = time.monotonic()
         while True:
             ready = self._selector.select(min(0.25, limits.call_seconds / 4))
-            now = time.monotonic()
-            # Who asks may have been busy elsewhere: only a mark that has not changed meanwhile has lasted so long.
             if marks != (marks := self._marks.tolist()):
-                called = now
+                called = time.monotonic()
             has_ended = [key.data() for key, _ in ready].count(True) > 0
-            lines = self._lines()
-            for line in lines:
-                yield self._understood(line)
+            lines, now = self._lines(), time.monotonic()
             if lines:
-                heard = time.monotonic()
+                for line in lines:
+                    yield self._understood(line)
+                heard = called = time.monotonic()  # who asks may have been busy elsewhere, and replies have waited
             elif has_ended:
                 raise self._died(self._cause_of_death())
-            if now - heard > limits.silence_seconds or (
-                marks[0] != _NOBODY and marks == self._marks.tolist() and now - called > limits.call_seconds
+            elif now - heard > limits.silence_seconds or (
+                marks[0] != guard.NOBODY and now - called > limits.call_seconds
             ):
                 raise self._died("hung")
 
@@ -242,7 +228,7 @@ class _Worker:
         self._printed += chunk
         text = chunk.decode(errors="replace")
         with suppress(OSError, ValueError, AttributeError):  # stderr is closed
-            sys.stderr.write("".join(each if each.isprintable() or each == "\n" else "?" for each in text))
+            sys.stderr.write(_plain(text))
 
     def _lines(self) -> list[bytearray]:
         """Takes all complete lines from what was received."""
@@ -254,11 +240,13 @@ class _Worker:
         return lines
 
     def _understood(self, line: bytearray) -> dict[str, Any]:
+        known = {"reply": dict, "done": bool, "error": str} if self.is_locked else {"lacking": list, "error": str}
         with suppress(orjson.JSONDecodeError):
-            message = orjson.loads(line)
-            if isinstance(message, dict) and len(message) == 1 and len(line) <= MAX_LINE:
+            message = orjson.loads(line) if len(line) <= MAX_LINE else None
+            if isinstance(message, dict) and len(message) == 1:
                 ((kind, value),) = message.items()
-                if isinstance(value, {"reply": dict, "lacking": list, "error": str, "done": bool}.get(kind, ())):
+                if isinstance(value, known.get(kind, ())):
+                    self.is_locked |= kind == "lacking"
                     return message
         raise self._died("nonsense")
 
@@ -269,13 +257,17 @@ class _Worker:
             self._print()
         # Nobody but the kernel, when memory is short, ends it by SIGKILL; C++ says why it aborts.
         is_too_large = (
-            self._process.returncode in (_OUT_OF_MEMORY, 128 + signal.SIGKILL) or b"bad_alloc" in self._printed
+            self._process.returncode in (guard.OUT_OF_MEMORY, 128 + signal.SIGKILL) or b"bad_alloc" in self._printed
         )
         return "out of memory" if is_too_large else "crashed"
 
     def _died(self, cause: str) -> SandboxDied:
         marked = self._marks[0]
         return SandboxDied(cause, None if marked < 0 else marked)
+
+
+def _plain(text: str) -> str:
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def _number(pipe: IO[bytes] | None) -> int:
@@ -289,13 +281,9 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def _shared_memory() -> int:
-    """Returns a descriptor of 16 bytes; no size but this one, where a reader could be killed for reading beyond it."""
-    if not hasattr(os, "memfd_create"):
-        with tempfile.TemporaryFile() as file:
-            file.truncate(16)
-            return os.dup(file.fileno())
+    """Returns a descriptor of memory whose size is sealed: who reads beyond its end is killed."""
     descriptor = os.memfd_create("marks", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, 16)
+    os.ftruncate(descriptor, guard.MARKS_SIZE)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     return descriptor
 
@@ -314,88 +302,3 @@ def _unused_user() -> tuple[int | None, socket.socket | None]:
         else:
             return user, reserved
     raise RuntimeError("all numbers for users of matches are taken")
-
-
-def _guard(descriptor: int) -> int:
-    """Prepares, forks the process that does the jobs, and ends it when stdin is closed."""
-    leave_to_parent()
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # what is printed must not get among the replies
-    order = orjson.loads(requests.readline())
-    lacking = walls.enter_namespaces()
-    try:
-        function = _prepared(order["target"], order["setup"])
-    except Exception:
-        _reply(replies, {"error": traceback.format_exc()[-4000:]})
-        return 1
-    child = walls.fork_apart(lacking)
-    if child == 0:
-        try:
-            _serve(function, order, lacking, requests, replies, descriptor)
-        except MemoryError:
-            os._exit(_OUT_OF_MEMORY)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    replies.close()  # so that its end is seen
-    closed = select.poll()
-    closed.register(requests.fileno(), 0)  # it only reports hang-ups
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if closed.poll(50):
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            ended = os.waitpid(child, 0)
-            break
-    walls.end_all_of(order["user"])
-    code = os.waitstatus_to_exitcode(ended[1])
-    return code if code >= 0 else 128 - code
-
-
-def _prepared(target: str, setup: Any) -> Function:
-    if not target:  # only the walls are tried
-        return lambda job, mark: iter(())
-    name, _, function = target.partition(":")
-    module = importlib.import_module(name)
-    getattr(module, "prepare", lambda setup: None)(setup)
-    made: Function = getattr(module, function)
-    return made
-
-
-def _serve(
-    function: Function, order: Any, lacking: list[str], requests: IO[bytes], replies: IO[bytes], descriptor: int
-) -> None:
-    """Locks this process and does jobs from ``requests``, one after another."""
-    memory = mmap(descriptor, 16)
-    marks = memoryview(memory).cast("q")
-    os.close(descriptor)
-
-    def mark(number: int) -> None:
-        marks[0] = number
-        marks[1] += 1
-
-    lacking += walls.lock(order["user"], order["readable"], order["memory_mb"])
-    _reply(replies, {"lacking": lacking})
-    for line in requests:
-        last: dict[str, Any] = {"done": True}
-        try:
-            for reply in function(orjson.loads(line), mark):
-                mark(_NOBODY)
-                _reply(replies, {"reply": reply})
-        except MemoryError:
-            raise
-        except Exception:
-            last = {"error": traceback.format_exc()[-4000:]}
-        mark(_NOBODY)
-        _reply(replies, last)
-
-
-def _reply(replies: IO[bytes], message: Mapping[str, Any]) -> None:
-    replies.write(orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
-    replies.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(_guard(int(sys.argv[1])))

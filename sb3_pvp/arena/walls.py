@@ -10,6 +10,7 @@ import ctypes
 import os
 import resource
 import signal
+import struct
 import sys
 import sysconfig
 import time
@@ -28,16 +29,29 @@ _NO_NETWORK = (
 )
 _NO_LANDLOCK = "no Landlock (Linux 6.2 or newer has it, unless it is turned off): players' code could read your files"
 _NO_USER = "no user of their own for matches (only root can give one): players' code has your rights"
+_NO_FILTER = "no filter of system calls (seccomp, on x86-64 and ARM64): players' code could talk to other programs here"
 _NO_LIMITS = "no limits on memory, processes and files: players' code could bring this machine to a halt"
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x08000000, 0x10000000, 0x20000000, 0x40000000  # of unshare(2)
-_PDEATHSIG, _KEEPCAPS, _NO_NEW_PRIVS = 1, 8, 38  # of prctl(2)
-_CAPSET = {"x86_64": 126, "aarch64": 91}
+_PDEATHSIG, _KEEPCAPS, _SECCOMP, _NO_NEW_PRIVS = 1, 8, 22, 38  # of prctl(2)
 _CAPABILITIES_VERSION, _DAC_READ_SEARCH = 0x20080522, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # everywhere the same
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-_EXTRA_PROCESSES, _OPEN_FILES = 8, 128
+_EXTRA_THREADS, _OPEN_FILES = 8, 128
+#: Numbers of system calls by processor: capset, clone, and those that are refused, in this order: socket, for sockets
+#: in files, which no namespace divides; ptrace, process_vm_readv, process_vm_writev; shmget, semget, msgget, mq_open,
+#: whose memory no limit counts; add_key, request_key, keyctl; unshare, setns, mount; bpf, perf_event_open, userfaultfd;
+#: open_by_handle_at; inotify_init1; io_uring_setup, which gets round all this; and, where they are, fork, vfork,
+#: inotify_init.
+_CALLS = {
+    "x86_64": (126, 56, (41, 101, 310, 311, 29, 64, 68, 240, 248, 249, 250, 272, 308, 165, 321, 298, 323, 304, 294, 425,
+                         57, 58, 253)),
+    "aarch64": (91, 220, (198, 117, 270, 271, 194, 190, 186, 180, 217, 218, 219, 97, 268, 40, 280, 241, 282, 265, 26,
+                          425)),
+}  # fmt: skip
+_CLONE3, _THREAD = 435, 0x00010000
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 #: What the loader of libraries, time zones and ONNX Runtime's look at the processor need.
 _OF_SYSTEM = (
     "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache",
@@ -79,13 +93,14 @@ def lock(user: int | None, readable: Iterable[str], memory_mb: int) -> list[str]
     os.setsid()
     with suppress(OSError):  # the first to be ended if the whole machine runs out of memory
         Path("/proc/self/oom_score_adj").write_text("1000")
+    _LIBC.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     lacking = _stands(_limit, _NO_LIMITS, memory_mb)
     without_landlock = _stands(_landlock, _NO_LANDLOCK, readable)
     # May root's process still read what is root's? Only where Landlock says what: players and Python may lie in a
     # folder that is closed to all others.
     lacking += without_landlock + _stands(_become, _NO_USER, user, not without_landlock)
-    _LIBC.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last: a new user resets it
-    return lacking
+    _LIBC.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after that: a new user resets it
+    return lacking + _stands(_filter_calls, _NO_FILTER)
 
 
 def end_all_of(user: int | None, seconds: float = 5.0) -> None:
@@ -129,7 +144,7 @@ def _limit(memory_mb: int) -> None:
     threads = len(os.listdir("/proc/self/task"))
     for kind, most in (
         (resource.RLIMIT_AS, used + (memory_mb << 20)),
-        (resource.RLIMIT_NPROC, threads + _EXTRA_PROCESSES),
+        (resource.RLIMIT_NPROC, threads + _EXTRA_THREADS),
         (resource.RLIMIT_NOFILE, _OPEN_FILES),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -140,7 +155,6 @@ def _limit(memory_mb: int) -> None:
 
 
 def _landlock(readable: Iterable[str]) -> None:
-    _check(_LIBC.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     abi = _syscall(_CREATE_RULESET, None, 0, 1)
     if abi < 3:  # files could be emptied
         raise OSError
@@ -150,7 +164,7 @@ def _landlock(readable: Iterable[str]) -> None:
     size = 8 * (1 + (abi >= 4) + (abi >= 6))
     ruleset = _syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
     for path in {*_python(), *_OF_SYSTEM, *readable}:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, PermissionError):
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
             rights = _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0)
             rule = rights.to_bytes(8, sys.byteorder) + opened.to_bytes(4, sys.byteorder)
@@ -177,6 +191,25 @@ def _become(user: int | None, may_read: bool) -> None:
     # Also of somebody else, who has all capabilities in a user namespace.
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; then the high halves
-    _syscall(_CAPSET[os.uname().machine], ctypes.byref(header), ctypes.byref(sets))
+    _syscall(_CALLS[os.uname().machine][0], ctypes.byref(header), ctypes.byref(sets))
     if user is None:
         raise OSError
+
+
+def _filter_calls() -> None:
+    """Refuses what `_CALLS` lists, and new processes, so that one process has all the memory that there is for them."""
+    machine = os.uname().machine
+    _, clone, refused = _CALLS[machine]
+    load, equal, at_least, any_of, reply = 0x20, 0x15, 0x35, 0x45, 0x06
+    allow, no_such_call, no_permission, kill = 0x7FFF0000, 0x00050000 | 38, 0x00050000 | 1, 0x80000000
+    # Each step: what to do, how many steps to skip if so, and if not, and a value.
+    steps = [(load, 0, 0, 4), (equal, 1, 0, _ARCHITECTURES[machine]), (reply, 0, 0, kill), (load, 0, 0, 0)]
+    steps += [(at_least, 0, 1, 1 << 30), (reply, 0, 0, no_permission)]  # the numbers of x86-64's 32-bit pointers
+    for number in refused:
+        steps += [(equal, 0, 1, number), (reply, 0, 0, no_permission)]
+    steps += [(equal, 0, 1, _CLONE3), (reply, 0, 0, no_such_call)]  # then libraries use clone, whose flags are seen
+    steps += [(equal, 0, 3, clone), (load, 0, 0, 16), (any_of, 1, 0, _THREAD), (reply, 0, 0, no_permission)]
+    steps += [(reply, 0, 0, allow)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
+    _check(_LIBC.prctl(_SECCOMP, 2, program, 0, 0))

@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 
+from sb3_pvp.arena import walls
+
 Mark = Callable[[int], None]
 Replies = Iterator[dict[str, Any]]
 PREPARED: dict[str, Any] = {}
 
 
 def prepare(setup: dict[str, Any]) -> None:
-    PREPARED.update(setup)
+    def fail(*args: object) -> None:
+        raise OSError
+
+    PREPARED.update(setup, born=time.time_ns())
     if text := setup.get("fail"):
         raise ValueError(text)
-    if wall := setup.get("without"):  # as if the kernel did not have it
-        from sb3_pvp.arena import walls
-
-        def fail(*args: object) -> int:
-            if wall == "fork_apart":
-                return os.fork()
-            raise OSError
-
-        setattr(walls, wall, fail)
+    for name in setup.get("without", ()):  # as if the kernel did not have it
+        setattr(walls, name, fail)
+    for name in setup.get("unnoticed", ()):  # as if the kernel had it, but in vain
+        setattr(walls, name, lambda *args, forks=name == "fork_apart": os.fork() if forks else None)
     for name in setup.get("import", ()):
         __import__(name)
 
@@ -152,7 +152,7 @@ def reply_nan(mark: Mark) -> Replies:
     yield {"value": float("nan"), "array": np.arange(3)}
 
 
-def find(mark: Mark, port: int, parent: int, secret: str, folders: list[str]) -> Replies:
+def attempt(mark: Mark, port: int, parent: int, secret: str, folders: list[str]) -> Replies:
     """Attempts what is forbidden; says for each attempt which error it has met, or ``None``."""
 
     def write(path: str) -> None:
@@ -164,13 +164,15 @@ def find(mark: Mark, port: int, parent: int, secret: str, folders: list[str]) ->
         if libc.ptrace(16, parent, 0, 0) < 0:
             raise OSError(ctypes.get_errno(), "ptrace")
 
-    def abstract() -> None:
+    def connect(address: str) -> None:
         with socket.socket(socket.AF_UNIX) as made:
-            made.connect(f"\0test.{port}")
+            made.connect(address)
 
     tried: dict[str, Callable[[], object]] = {
         "connect": lambda: socket.create_connection(("127.0.0.1", port), 5),
-        "abstract": abstract,
+        "abstract": lambda: connect(f"\0test.{port}"),
+        "socket in a file": lambda: connect(f"{secret}.socket"),
+        "fork": lambda: os.fork() or os._exit(0),
         "read": Path(secret).read_bytes,
         "list": lambda: os.listdir(Path(secret).parent),
         "passwd": Path("/etc/passwd").read_bytes,
@@ -184,9 +186,9 @@ def find(mark: Mark, port: int, parent: int, secret: str, folders: list[str]) ->
         "chown": lambda: os.setuid(0),
     }
     outcomes: dict[str, str | None] = {}
-    for name, attempt in tried.items():
+    for name, act in tried.items():
         try:
-            attempt()
+            act()
             outcomes[name] = None
         except OSError as error:
             outcomes[name] = type(error).__name__
@@ -198,8 +200,7 @@ def describe(mark: Mark) -> Replies:
         "environment": dict(os.environ),
         "user": os.getuid(),
         "groups": os.getgroups(),
-        "pid": os.getpid(),
-        "session": os.getsid(0),
+        "born": PREPARED["born"],
     }
 
 
