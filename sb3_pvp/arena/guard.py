@@ -93,6 +93,7 @@ def _serve(
         marks[1] += 1
 
     lacking += walls.lock(order["user"], order["readable"], order["memory_mb"])
+    _keep_no_kernels()
     _reply(replies, {"lacking": lacking})
     for line in requests:
         last: dict[str, Any] = {"done": True}
@@ -100,12 +101,19 @@ def _serve(
             for reply in function(orjson.loads(line), mark):
                 mark(NOBODY)
                 _reply(replies, {"reply": reply})
-        except MemoryError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, MemoryError) or "alloc" in str(error):  # as PyTorch and ONNX Runtime say it
+                raise MemoryError from error
             last = {"error": traceback.format_exc()[-4000:]}
         mark(NOBODY)
         _reply(replies, last)
+
+
+def _keep_no_kernels() -> None:
+    """Lets Numba, if it was prepared, compile kernels that are cached: it raises where it cannot write."""
+    for module, kind, method in (("dispatcher", "Dispatcher", "enable_caching"), ("caching", "Cache", "save_overload")):
+        if found := sys.modules.get(f"numba.core.{module}"):
+            setattr(getattr(found, kind), method, lambda *args: None)
 
 
 def _reply(replies: IO[bytes], message: Mapping[str, Any]) -> None:

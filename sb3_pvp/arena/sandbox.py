@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from functools import cache
 from mmap import mmap
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 import psutil
@@ -53,10 +53,11 @@ class SandboxDied(RuntimeError):
     """
 
     def __init__(self, cause: str, marked: int | None) -> None:
-        super().__init__(
-            f"a match's process is gone: {cause}{'' if marked is None else f', while {marked} was marked'}"
-        )
+        super().__init__(cause, marked)
         self.cause, self.marked = cause, marked
+
+    def __str__(self) -> str:
+        return f"a match's process is gone: {self.cause}{'' if self.marked is None else f', in {self.marked}'}"
 
 
 @cache
@@ -146,13 +147,15 @@ class _Worker:
             bufsize=0,
         )
         os.close(descriptor)
+        pipes = self._process.stdin, self._process.stdout, self._process.stderr
+        self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in pipes if pipe is not None)
         self.is_locked = False  #: Whether it has said so.
         self._unsent, self._received, self._printed = b"", bytearray(), bytearray()
         self._selector = selectors.DefaultSelector()
-        for pipe, read in ((self._process.stdout, self._receive), (self._process.stderr, self._print)):
-            os.set_blocking(_number(pipe), False)
-            self._selector.register(_number(pipe), selectors.EVENT_READ, read)
-        os.set_blocking(_number(self._process.stdin), False)
+        for number in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(number, False)
+        self._selector.register(self._stdout, selectors.EVENT_READ, self._receive)
+        self._selector.register(self._stderr, selectors.EVENT_READ, self._print)
         order = {"target": target, "setup": setup, "readable": readable, "memory_mb": limits.memory_mb}
         self.send({**order, "user": self._user})
 
@@ -160,7 +163,7 @@ class _Worker:
         """Puts a message on its way: it leaves while one waits for replies, since the other side may not read."""
         self._unsent += orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
         with suppress(KeyError):  # it is waited for already
-            self._selector.register(_number(self._process.stdin), selectors.EVENT_WRITE, self._send)
+            self._selector.register(self._stdin, selectors.EVENT_WRITE, self._send)
 
     def has_ended(self) -> bool:
         """Returns whether it has died since the last job."""
@@ -189,17 +192,17 @@ class _Worker:
 
     def close(self) -> None:
         """Ends the process and everything that it has started."""
-        pipes = self._process.stdin, self._process.stdout, self._process.stderr
         self._selector.close()
-        _close(pipes[0])
+        assert self._process.stdin is not None and self._process.stdout is not None and self._process.stderr is not None
+        self._process.stdin.close()
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:  # it still prepares; its child, if it has one, dies with it
             self._process.kill()
             self._process.wait()
             walls.end_all_of(self._user)
-        for pipe in pipes[1:]:
-            _close(pipe)
+        self._process.stdout.close()
+        self._process.stderr.close()
         self._marks.release()
         self._memory.close()
         if self._reserved is not None:
@@ -207,28 +210,27 @@ class _Worker:
 
     def _send(self) -> None:
         with suppress(BrokenPipeError, BlockingIOError):
-            self._unsent = self._unsent[os.write(_number(self._process.stdin), self._unsent[:_CHUNK]) :]
+            self._unsent = self._unsent[os.write(self._stdin, self._unsent[:_CHUNK]) :]
             if self._unsent:
                 return
-        self._selector.unregister(_number(self._process.stdin))
+        self._selector.unregister(self._stdin)
         self._unsent = b""
 
     def _receive(self) -> bool:
         """Reads replies; returns whether there will be no more."""
-        chunk = os.read(_number(self._process.stdout), _CHUNK)
+        chunk = os.read(self._stdout, _CHUNK)
         self._received += chunk
         return not chunk
 
     def _print(self) -> None:
         """Passes on what was printed, without what could steer a terminal."""
-        chunk = os.read(_number(self._process.stderr), _CHUNK)
+        chunk = os.read(self._stderr, _CHUNK)
         if not chunk:
-            self._selector.unregister(_number(self._process.stderr))
+            self._selector.unregister(self._stderr)
         chunk = chunk[: _MAX_PRINTED - len(self._printed)]
         self._printed += chunk
-        text = chunk.decode(errors="replace")
-        with suppress(OSError, ValueError, AttributeError):  # stderr is closed
-            sys.stderr.write(_plain(text))
+        with suppress(OSError, ValueError, AttributeError):  # there is no stderr
+            sys.stderr.write(_plain(chunk.decode(errors="replace")))
 
     def _lines(self) -> list[bytearray]:
         """Takes all complete lines from what was received."""
@@ -268,16 +270,6 @@ class _Worker:
 
 def _plain(text: str) -> str:
     return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
-
-
-def _number(pipe: IO[bytes] | None) -> int:
-    assert pipe is not None
-    return pipe.fileno()
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    assert pipe is not None
-    pipe.close()
 
 
 def _shared_memory() -> int:

@@ -39,15 +39,15 @@ _CAPABILITIES_VERSION, _DAC_READ_SEARCH = 0x20080522, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # everywhere the same
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _EXTRA_THREADS, _OPEN_FILES = 8, 128
-#: Numbers of system calls by processor: capset, clone, and those that are refused, in this order: socket, for sockets
+#: Numbers of system calls by processor: clone, and those that are refused, in this order: socket, for sockets
 #: in files, which no namespace divides; ptrace, process_vm_readv, process_vm_writev; shmget, semget, msgget, mq_open,
 #: whose memory no limit counts; add_key, request_key, keyctl; unshare, setns, mount; bpf, perf_event_open, userfaultfd;
 #: open_by_handle_at; inotify_init1; io_uring_setup, which gets round all this; and, where they are, fork, vfork,
 #: inotify_init.
 _CALLS = {
-    "x86_64": (126, 56, (41, 101, 310, 311, 29, 64, 68, 240, 248, 249, 250, 272, 308, 165, 321, 298, 323, 304, 294, 425,
+    "x86_64": (56, (41, 101, 310, 311, 29, 64, 68, 240, 248, 249, 250, 272, 308, 165, 321, 298, 323, 304, 294, 425,
                          57, 58, 253)),
-    "aarch64": (91, 220, (198, 117, 270, 271, 194, 190, 186, 180, 217, 218, 219, 97, 268, 40, 280, 241, 282, 265, 26,
+    "aarch64": (220, (198, 117, 270, 271, 194, 190, 186, 180, 217, 218, 219, 97, 268, 40, 280, 241, 282, 265, 26,
                           425)),
 }  # fmt: skip
 _CLONE3, _THREAD = 435, 0x00010000
@@ -134,7 +134,7 @@ def _syscall(*args: object) -> int:
 def _stands(wall: Callable[..., None], otherwise: str, *args: object) -> list[str]:
     try:
         wall(*args)
-    except (OSError, ValueError, AttributeError, KeyError):  # no such call, or on no such processor
+    except (OSError, ValueError, AttributeError, KeyError):  # no such call, or no such processor
         return [otherwise]
     return []
 
@@ -191,7 +191,7 @@ def _become(user: int | None, may_read: bool) -> None:
     # Also of somebody else, who has all capabilities in a user namespace.
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; then the high halves
-    _syscall(_CALLS[os.uname().machine][0], ctypes.byref(header), ctypes.byref(sets))
+    _check(_LIBC.capset(ctypes.byref(header), ctypes.byref(sets)))
     if user is None:
         raise OSError
 
@@ -199,7 +199,7 @@ def _become(user: int | None, may_read: bool) -> None:
 def _filter_calls() -> None:
     """Refuses what `_CALLS` lists, and new processes, so that one process has all the memory that there is for them."""
     machine = os.uname().machine
-    _, clone, refused = _CALLS[machine]
+    clone, refused = _CALLS[machine]
     load, equal, at_least, any_of, reply = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, no_such_call, no_permission, kill = 0x7FFF0000, 0x00050000 | 38, 0x00050000 | 1, 0x80000000
     # Each step: what to do, how many steps to skip if so, and if not, and a value.

@@ -34,6 +34,8 @@ def prepare(setup: dict[str, Any]) -> None:
         setattr(walls, name, lambda *args, forks=name == "fork_apart": os.fork() if forks else None)
     for name in setup.get("import", ()):
         __import__(name)
+    if "numba" in setup.get("import", ()):
+        PREPARED["triple"] = sys.modules["numba"].njit(cache=True)(triple)
 
 
 def play(job: dict[str, Any], mark: Mark) -> Replies:
@@ -204,19 +206,27 @@ def describe(mark: Mark) -> Replies:
     }
 
 
+def triple(value: float) -> float:
+    return 3 * value
+
+
 def use_libraries(mark: Mark, graph: str) -> Replies:
     import numba
     import onnxruntime
     import torch
 
-    @numba.njit
+    @numba.njit(cache=True)
     def double(value: float) -> float:
         return 2 * value
 
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     (result,) = session.run(None, {"x": np.ones((1, 2), np.float32)})
     layer = torch.nn.Linear(2, 2)
-    yield {"numba": double(1.5), "torch": list(layer(torch.ones(1, 2)).shape), "onnx": result.tolist()}
+    yield {
+        "numba": [double(1.5), PREPARED["triple"](1.5)],
+        "torch": list(layer(torch.ones(1, 2)).shape),
+        "onnx": result.tolist(),
+    }
 
 
 def import_lazily(mark: Mark, name: str) -> Replies:
