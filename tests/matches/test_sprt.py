@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import binom
 
+from benchmarks.sprt import LAWS, simulate
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.matches.sprt import PAIRS_PER_STEP, SCORES, Sprt, SprtResult, run_sprt, shortfall
 from sb3_pvp.players.league import expected_score
@@ -167,70 +168,37 @@ def test_it_ends_without_a_verdict_after_the_greatest_number_of_pairs_or_the_las
     assert [result.pairs for result in results] == [(0, 16, 0, 0, 0), (0, 20, 0, 0, 0)] and results[-1].verdict is None
 
 
-def tie_heavy(score: float) -> NDArray[np.float64]:
-    """The five outcomes' probabilities if seven of ten fights end in a tie."""
-    fight = np.array([0.65 - score, 0.7, score - 0.35])
-    return np.convolve(fight, fight)
-
-
-def decided_only(score: float) -> NDArray[np.float64]:
-    """The same without ties."""
-    return np.convolve([1 - score, 0, score], [1 - score, 0, score])
-
-
-def seat_favoured(score: float) -> NDArray[np.float64]:
-    """Without ties, if the gear that a pair has in common adds 0.35 to the chances of one seat."""
-    with_it, against_it = score + 0.35, score - 0.35
-    return np.convolve([1 - with_it, 0, with_it], [1 - against_it, 0, against_it])
-
-
-def one_fight_twice(score: float) -> NDArray[np.float64]:
-    """If both fights of a pair end alike: the same player has more luck in both."""
-    return np.array([1 - score, 0, 0, 0, score])
-
-
-LAWS = (tie_heavy, decided_only, seat_favoured, one_fight_twice)
 TRIALS = 200
 
 
 @cache
-def simulated(law: int, elo: float) -> tuple[NDArray[np.bool_], NDArray[np.int64], list[NDArray[np.int64]]]:
-    """Plays the default test `TRIALS` times; returns which said better, the pairs of each, and each step's pairs."""
-    test, rng, probabilities = Sprt(), np.random.default_rng([law, int(elo)]), LAWS[law](expected_score(elo, 0))
-    (lower, upper), scores = test.bounds, [expected_score(test.elo0, 0), expected_score(test.elo1, 0)]
-    counts, going = np.zeros((TRIALS, 5), np.int64), np.arange(TRIALS)
-    better, num_pairs, steps = np.zeros(TRIALS, np.bool_), np.zeros(TRIALS, np.int64), []
-    while going.size:
-        steps.append(np.zeros((TRIALS, 5), np.int64))
-        steps[-1][going] = rng.multinomial(PAIRS_PER_STEP, probabilities, going.size)
-        counts += steps[-1]
-        num_pairs[going] += PAIRS_PER_STEP
-        ratios = shortfall(counts[going], scores[0]) - shortfall(counts[going], scores[1])
-        better[going[ratios >= upper]] = True
-        going = going[(ratios > lower) & (ratios < upper)]
-    return better, num_pairs, steps
+def simulated(law: str, elo: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Makes the default test `TRIALS` times; returns the pairs after each step, and which tests said better."""
+    rng = np.random.default_rng([list(LAWS).index(law), int(elo)])
+    steps = list(simulate(Sprt(), LAWS[law](expected_score(elo, 0)), TRIALS, PAIRS_PER_STEP, rng))
+    return np.array([counts for counts, _, _ in steps]), steps[-1][1]
 
 
-@pytest.mark.parametrize("law", range(len(LAWS)), ids=[law.__name__ for law in LAWS])
-def test_the_error_rates_hold(law: int) -> None:
-    found = {elo: simulated(law, elo) for elo in (0.0, 10.0, 20.0)}
-    for elo, (better, num_pairs, _) in found.items():
-        low, high = wilson_interval(int(better.sum()), TRIALS)
-        print(
-            f"{LAWS[law].__name__} {elo:2.0f} Elo: better {better.mean():.1%} (95 % interval {low:.1%} to {high:.1%})",
-            end="",
-        )
-        print(f", {num_pairs.mean():.0f} pairs")
+@pytest.mark.parametrize("law", LAWS)
+def test_the_error_rates_hold(law: str) -> None:
+    better = {}
+    for elo in (0, 10, 20):
+        steps, said_better = simulated(law, elo)
+        better[elo] = int(said_better.sum())
+        low, high = wilson_interval(better[elo], TRIALS)
+        share = f"better {better[elo] / TRIALS:.1%} (95 % interval {low:.1%} to {high:.1%})"
+        print(f"{law} {elo:2} Elo: {share}, {steps[-1].sum() / TRIALS:.0f} pairs")
     # Of 200 tests with an error rate of 5 %, more are wrong with a probability of 0.1 %.
     most = binom.ppf(0.999, TRIALS, 0.05)
-    assert found[0][0].sum() <= most
-    assert (~found[20][0]).sum() <= most
-    assert TRIALS / 4 < found[10][0].sum() < 3 * TRIALS / 4
+    assert better[0] <= most
+    assert TRIALS - better[20] <= most
+    assert TRIALS / 4 < better[10] < 3 * TRIALS / 4
 
 
 def test_simulated_tests_are_those_that_run_sprt_makes() -> None:
-    better, num_pairs, steps = simulated(LAWS.index(seat_favoured), 20.0)
+    steps, better = simulated("seat_favoured", 20)
+    drawn = np.diff(steps, axis=0, prepend=0)
     for trial in range(3):
-        played = iter(steps)
-        *_, last = run_sprt(Sprt(), lambda count: [POINTS[i] for i in np.repeat(range(5), next(played)[trial])])  # noqa: B023
-        assert (last.verdict == "better") == better[trial] and sum(last.pairs) == num_pairs[trial]
+        played = iter([[POINTS[i] for i in np.repeat(range(5), counts)] for counts in drawn[:, trial]])
+        *_, last = run_sprt(Sprt(), lambda count: next(played))  # noqa: B023
+        assert (last.verdict == "better") == better[trial] and last.pairs == tuple(steps[-1, trial])
