@@ -149,7 +149,7 @@ class Arena:
     def publish(self) -> list[ArenaStanding]:
         """Computes the table and writes it to ``leaderboard.json``."""
         table = self.table()
-        write_atomically(self.folder / TABLE, as_json(table).decode())
+        write_atomically(self.folder / TABLE, as_json(table))
         return table
 
     def recompute(self) -> bool | None:

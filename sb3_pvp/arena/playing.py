@@ -42,6 +42,7 @@ class Fight:
     first: str  #: Name of the player in the first seat.
     second: str
     seed: int
+    actions: str = ""  #: Of a fight that was played before: the players decide again, but these are what happens.
 
 
 class Result(BaseModel):
@@ -55,6 +56,7 @@ class Result(BaseModel):
     times: Annotated[list[Annotated[str, Field(max_length=4000)]], Field(min_length=2, max_length=2)] = ["", ""]
     digest: Annotated[int, Field(ge=0, lt=2**63)] = 0
     actions: Annotated[str, Field(max_length=_MAX_ACTIONS)] = ""
+    agreement: Annotated[float, Field(ge=0, le=1)] | None = None  #: Share of the decisions that were taken again.
 
     @property
     def packed_actions(self) -> bytes:
@@ -226,7 +228,12 @@ class Part:
                 {"name": name, "kind": players[name][0], "opponent": self._opponent(players[name])} for name in names
             ],
             "fights": [
-                {"players": [*map(names.index, _pair(each))], "match": numbers[each.match], "seed": each.seed}
+                {
+                    "players": [*map(names.index, _pair(each))],
+                    "match": numbers[each.match],
+                    "seed": each.seed,
+                    "actions": each.actions,
+                }
                 for each in waiting.values()
             ],
             "alone": alone,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -52,9 +52,14 @@ class ArenaReferee(Referee):
         self._players, self._matches = np.array(players), np.array(matches)
         self._seconds, self._most_strikes, self._match_seconds = seconds, strikes, match_seconds
         self._alone, self._mark = alone, mark
+        self._before: Mapping[int, bytes] = {}
         size = self._matches.max() + 1, self._players.max() + 1
         self._masked = np.isin(np.arange(size[1]), masked)
         self._late, self._illegal, self._used = np.zeros(size, int), np.zeros(size, int), np.zeros(size)
+
+    def repeat(self, before: Mapping[int, bytes]) -> None:
+        """Lets the actions of fights that were played before happen again; what players decide is only compared."""
+        self._before = before
 
     def watch(self, world: World) -> None:
         """Implements `Referee.watch`."""
@@ -67,6 +72,7 @@ class ArenaReferee(Referee):
         self._ticks = np.zeros(count, int)
         self._history = np.zeros((count, 64, NUM_SEATS, len(self._sizes)), _ACTIONS)
         self._digests = Digests(world)
+        self._again = np.zeros((count, 2), int)  # decisions that were taken again, and all
 
     def begin(self, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Implements `Referee.begin`."""
@@ -120,7 +126,17 @@ class ArenaReferee(Referee):
         if not legal.all():
             np.add.at(self._illegal, (matches[~legal], players[~legal]), 1)
         self._check_limits(seat, rows, matches, players)
-        return actions, following
+        return self._repeated(seat, rows, actions), following
+
+    def _repeated(self, seat: int, rows: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns what happens: these actions, or in a fight that is repeated those of then."""
+        happens = actions.copy() if self._before else actions
+        for number, row in enumerate(rows.tolist() if self._before else ()):
+            then = unpacked(self._before[int(self._numbers[row])], len(self._sizes))
+            if self._ticks[row] < len(then):
+                happens[number] = then[self._ticks[row], seat]
+                self._again[row] += (actions[number] == happens[number]).all(), 1
+        return happens
 
     def _are_legal(self, actions: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Returns which rows have open choices in all heads; the first one of a head without any is one."""
@@ -171,6 +187,7 @@ class ArenaReferee(Referee):
             "times": times,
             "digest": self._digests.of(row),
             "actions": packed(self._history[row, : self._ticks[row]]),
+            "agreement": self._again[row, 0] / max(self._again[row, 1], 1) if self._before else None,
         }
 
 

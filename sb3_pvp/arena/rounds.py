@@ -102,7 +102,7 @@ def play_matches(
 ) -> Iterator[tuple[QueuedMatch, list[MatchRecord] | str]]:
     """Plays matches; yields each with the records of its fights, or why it could not be played."""
     entrants = {each.name: each for each in store.players()}
-    players, lost = _files(store, entrants, {name for each in matches for name in (each.player_a, each.player_b)})
+    players, lost = files_of(store, entrants, {name for each in matches for name in (each.player_a, each.player_b)})
     by_key = {match.key: match for match in matches}
     fights = []
     for match in matches:
@@ -131,7 +131,7 @@ def play_matches(
             renewed = time.monotonic()
 
 
-def _files(store: Store, entrants: dict[str, Entrant], names: set[str]) -> tuple[Players, dict[str, str]]:
+def files_of(store: Store, entrants: dict[str, Entrant], names: set[str]) -> tuple[Players, dict[str, str]]:
     """Returns what sandboxes need of these players, and why some cannot play: their file has changed or is gone."""
     players, lost = dict[str, tuple[str, str, tuple[str, bytes] | None]](), dict[str, str]()
     for name in names:
@@ -171,7 +171,7 @@ def _records(
     records = []
     for fight, result in sorted(results, key=lambda each: each[0].number):
         seat = 0 if fight.first == a else 1
-        outcome = result.outcome if seat == 0 else _TURNED.get(result.outcome, result.outcome)
+        outcome = result.outcome if seat == 0 else TURNED.get(result.outcome, result.outcome)
         own = {name: cause for name, cause in zip((fight.first, fight.second), result.faults, strict=True) if cause}
         cause, at_fault = None, None
         if outcome == "timeout":
@@ -203,14 +203,14 @@ def _records(
     return records
 
 
-_TURNED = {"won": "lost", "lost": "won"}  #: Outcomes as the other seat sees them.
+TURNED = {"won": "lost", "lost": "won"}  #: Outcomes as the other seat sees them.
 
 
 def _turned(result: Result, fight: Fight, match: QueuedMatch) -> Result:
     """Returns a result as the first seat of a fight sees it, from one that the match's first player sees."""
     if fight.first == match.player_a:
         return result
-    outcome = _TURNED.get(result.outcome, result.outcome)
+    outcome = TURNED.get(result.outcome, result.outcome)
     return result.model_copy(update={"outcome": outcome, "faults": result.faults[::-1]})
 
 

@@ -43,7 +43,7 @@ class ArenaStanding:
     player: str
     owner: str
     rating: float  #: By the challenge's system, which orders the table.
-    strength: float  #: Bradley-Terry rating against the mean of all players, which is 0, or with anchors as these say.
+    strength: float  #: Bradley-Terry rating; without anchors, the mean of all players is 1500.
     half_width: float  #: Of its 95 % interval against the mean of all players, Elo points.
     matches: int
     wins: int
@@ -252,9 +252,10 @@ def unsettled(table: Sequence[ArenaStanding], half_width: float) -> list[str]:
     return [line.player for line in table if line.rank_low != line.rank_high or line.half_width > half_width]
 
 
-def as_json(table: Sequence[ArenaStanding]) -> bytes:
-    """Returns the table as JSON; equal tables give equal bytes."""
-    return orjson.dumps([asdict(line) for line in table], option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+def as_json(table: Sequence[ArenaStanding]) -> str:
+    """Returns the table as JSON; equal tables give equal texts."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+    return orjson.dumps([asdict(line) for line in table], option=options).decode() + "\n"
 
 
 def as_csv(table: Sequence[ArenaStanding]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -43,7 +43,8 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
 
     Args:
         job: ``players``, each with ``name``, ``kind`` and ``opponent``, a path or a name; ``fights``, each with the
-            numbers of two ``players``, of its ``match``, and a ``seed``; ``alone``, see `ArenaReferee`.
+            numbers of two ``players``, of its ``match``, a ``seed``, and the ``actions`` if it is to be repeated;
+            ``alone``, see `ArenaReferee`.
         mark: see `sb3_pvp.arena.sandbox.Sandbox`.
     """
     choices, names = dict[Player, OpponentChoice](), [Player.parse(each["name"]) for each in job["players"]]
@@ -71,6 +72,8 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
         bool(job["alone"]),
         mark,
     )
+    if before := {n: b64decode(each["actions"]) for n, each in enumerate(played) if each["actions"]}:
+        referee.repeat(before)
     for number, result in play_fights(planned, choices, _settings, PARALLEL, referee):
         yield {**result, "fight": numbers[number], "actions": b64encode(result["actions"]).decode()}
 
