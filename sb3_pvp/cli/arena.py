@@ -136,11 +136,7 @@ def leaderboard(
     lines = opened.table(_system(system), moment)
     cells = [dict(zip(tables.HEADER, row, strict=True)) for row in tables.as_cells(lines)]
     columns: Any = {name: (lambda row, name=name: row[name]) for name in tables.HEADER}
-    formats = {
-        "csv": tables.as_csv,
-        "json": lambda table: tables.as_json(table).decode(),
-        "markdown": tables.as_markdown,
-    }
+    formats: Any = {"csv": tables.as_csv, "json": tables.as_json, "markdown": tables.as_markdown}
     write(table(cells, columns) + "\n" if form == "table" else formats[form](lines), out)
 
 
