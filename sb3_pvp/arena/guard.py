@@ -35,6 +35,7 @@ MARKS_SIZE = 16  #: Bytes of the memory for marks: the number, and how often it 
 def guard(descriptor: int) -> int:
     """Prepares, forks the process that does the jobs, and ends it when stdin is closed."""
     leave_to_parent()
+    parent = os.getppid()
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -60,7 +61,7 @@ def guard(descriptor: int) -> int:
     closed = select.poll()
     closed.register(requests.fileno(), 0)  # it only reports hang-ups
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if closed.poll(50):
+        if closed.poll(50) or os.getppid() != parent:  # a fork of the parent may have the other end open
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             ended = os.waitpid(child, 0)
