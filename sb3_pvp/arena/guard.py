@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import select
 import signal
 import sys
@@ -29,6 +30,7 @@ Function = Callable[[Any, Callable[[int], None]], Iterator[Mapping[str, Any]]]
 
 OUT_OF_MEMORY = 77  #: Exit code.
 NOBODY = -1  #: The mark of nobody's code.
+_NO_MEMORY = re.compile("allocate memory|bad.alloc|Failed to allocate")  # as PyTorch and ONNX Runtime say it
 MARKS_SIZE = 16  #: Bytes of the memory for marks: the number, and how often it was set.
 
 
@@ -103,7 +105,7 @@ def _serve(
                 mark(NOBODY)
                 _reply(replies, {"reply": reply})
         except Exception as error:
-            if isinstance(error, MemoryError) or "alloc" in str(error):  # as PyTorch and ONNX Runtime say it
+            if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
                 raise MemoryError from error
             last = {"error": traceback.format_exc()[-4000:]}
         mark(NOBODY)
