@@ -200,7 +200,7 @@ class _Worker:
         self._process.stdin.close()
         try:
             self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:  # it still prepares; its child, if it has one, dies with it
+        except subprocess.TimeoutExpired:  # it hangs while it prepares; its child, if it has one, dies with it
             self._process.kill()
             self._process.wait()
             walls.end_all_of(self._user)
