@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import resource
 import select
 import signal
 import sys
@@ -29,23 +31,36 @@ Function = Callable[[Any, Callable[[int], None]], Iterator[Mapping[str, Any]]]
 
 OUT_OF_MEMORY = 77  #: Exit code.
 NOBODY = -1  #: The mark of nobody's code.
+_NEARLY_ALL = 0.75
+_NO_MEMORY = re.compile("allocate memory|bad.alloc|Failed to allocate")  # as PyTorch and ONNX Runtime say it
 MARKS_SIZE = 16  #: Bytes of the memory for marks: the number, and how often it was set.
 
 
 def guard(descriptor: int) -> int:
     """Prepares, forks the process that does the jobs, and ends it when stdin is closed."""
     leave_to_parent()
+    parent = os.getppid()
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # what is printed must not get among the replies
     order = orjson.loads(requests.readline())
     lacking = walls.enter_namespaces()
+    closed = select.poll()
+    closed.register(requests.fileno(), 0)  # it only reports hang-ups
+
+    def is_alone(milliseconds: int) -> bool:  # a fork of the parent may have the other end open
+        return bool(closed.poll(milliseconds)) or os.getppid() != parent
+
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(1) if is_alone(0) else None)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
     try:
         function = _prepared(order["target"], order["setup"])
     except Exception:
         _reply(replies, {"error": traceback.format_exc()[-4000:]})
         return 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     child = walls.fork_apart(lacking)
     if child == 0:
         try:
@@ -57,16 +72,17 @@ def guard(descriptor: int) -> int:
             os._exit(1)
         os._exit(0)
     replies.close()  # so that its end is seen
-    closed = select.poll()
-    closed.register(requests.fileno(), 0)  # it only reports hang-ups
-    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if closed.poll(50):
+    while not (ended := os.wait4(child, os.WNOHANG))[0]:
+        if is_alone(50):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            ended = os.waitpid(child, 0)
+            ended = os.wait4(child, 0)
             break
     walls.end_all_of(order["user"])
     code = os.waitstatus_to_exitcode(ended[1])
+    # Libraries crash when memory is short as often as they say so.
+    if code < 0 and ended[2].ru_maxrss - used > _NEARLY_ALL * 1024 * order["memory_mb"]:
+        return OUT_OF_MEMORY
     return code if code >= 0 else 128 - code
 
 
@@ -102,7 +118,7 @@ def _serve(
                 mark(NOBODY)
                 _reply(replies, {"reply": reply})
         except Exception as error:
-            if isinstance(error, MemoryError) or "alloc" in str(error):  # as PyTorch and ONNX Runtime say it
+            if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
                 raise MemoryError from error
             last = {"error": traceback.format_exc()[-4000:]}
         mark(NOBODY)

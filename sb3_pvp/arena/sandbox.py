@@ -35,12 +35,15 @@ _KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR", "PATH",
 _ONE_THREAD = {f"{of}_NUM_THREADS": "1" for of in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
 
 
-class Limits(BaseModel, frozen=True, extra="forbid"):
+class SandboxLimits(BaseModel, frozen=True, extra="forbid"):
     """What a job may use; whoever goes beyond it dies."""
 
     memory_mb: PositiveInt = 2048  #: Beyond what the process uses when it is locked.
     call_seconds: PositiveFloat = 10.0  #: How long one marked call may last.
     silence_seconds: PositiveFloat = 600.0  #: How long without any reply.
+
+
+Limits = SandboxLimits  #: In this room there are no others.
 
 
 class SandboxDied(RuntimeError):
@@ -197,7 +200,7 @@ class _Worker:
         self._process.stdin.close()
         try:
             self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:  # it still prepares; its child, if it has one, dies with it
+        except subprocess.TimeoutExpired:  # it hangs while it prepares; its child, if it has one, dies with it
             self._process.kill()
             self._process.wait()
             walls.end_all_of(self._user)

@@ -39,16 +39,16 @@ _CAPABILITIES_VERSION, _DAC_READ_SEARCH = 0x20080522, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # everywhere the same
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _EXTRA_THREADS, _OPEN_FILES = 8, 128
-#: Numbers of system calls by processor: clone, and those that are refused, in this order: socket, for sockets
-#: in files, which no namespace divides; ptrace, process_vm_readv, process_vm_writev; shmget, semget, msgget, mq_open,
-#: whose memory no limit counts; add_key, request_key, keyctl; unshare, setns, mount; bpf, perf_event_open, userfaultfd;
-#: open_by_handle_at; inotify_init1; io_uring_setup, which gets round all this; and, where they are, fork, vfork,
-#: inotify_init.
+#: Numbers of system calls by processor: clone, and those that are refused, in this order: socket, for sockets in files,
+#: which no namespace divides; ptrace, process_vm_readv, process_vm_writev; shmget, semget, msgget, mq_open, which have
+#: memory that no limit counts; add_key, request_key, keyctl; unshare, setns, mount; bpf, perf_event_open, userfaultfd;
+#: open_by_handle_at; inotify_init1, fanotify_init; io_uring_setup, which gets round all this; and, on x86-64 only,
+#: fork, vfork, inotify_init.
 _CALLS = {
-    "x86_64": (56, (41, 101, 310, 311, 29, 64, 68, 240, 248, 249, 250, 272, 308, 165, 321, 298, 323, 304, 294, 425,
-                         57, 58, 253)),
-    "aarch64": (220, (198, 117, 270, 271, 194, 190, 186, 180, 217, 218, 219, 97, 268, 40, 280, 241, 282, 265, 26,
-                          425)),
+    "x86_64": (56, (41, 101, 310, 311, 29, 64, 68, 240, 248, 249, 250, 272, 308, 165, 321, 298, 323, 304, 294, 300, 425,
+                    57, 58, 253)),
+    "aarch64": (220, (198, 117, 270, 271, 194, 190, 186, 180, 217, 218, 219, 97, 268, 40, 280, 241, 282, 265, 26, 262,
+                      425)),
 }  # fmt: skip
 _CLONE3, _THREAD = 435, 0x00010000
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -219,7 +219,9 @@ def use_libraries(mark: Mark, graph: str) -> Replies:
     def double(value: float) -> float:
         return 2 * value
 
-    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     (result,) = session.run(None, {"x": np.ones((1, 2), np.float32)})
     layer = torch.nn.Linear(2, 2)
     yield {

@@ -83,15 +83,19 @@ def test_many_short_calls_last_as_long_as_they_like(sandbox: Sandbox) -> None:
 
 
 def test_silence_ends_too() -> None:
-    with closing(Sandbox(PLAY, {"word": "hello"}, Limits(silence_seconds=4))) as made:
-        do(made, "count", 1)
-        assert death(made, "be_silent") == ("hung", None)
+    with closing(Sandbox(PLAY, {}, Limits())) as made:
+        do(made, "count", 1)  # it has started
+        made._limits = Limits(silence_seconds=1)
+        with pytest.raises(SandboxDied) as died:
+            do(made, "be_silent")
+    assert (died.value.cause, died.value.marked) == ("hung", None)
 
 
 @pytest.mark.skipif(bool(missing("limits")), reason="no limits here")
-def test_memory_is_limited(sandbox: Sandbox) -> None:
-    assert death(sandbox, "allocate", "numpy") == ("out of memory", 1)
-    assert do(sandbox, "catch_memory_error") == [{"forfeits": True}]
+def test_memory_is_limited() -> None:
+    with closing(Sandbox(PLAY, {"word": "hello"}, Limits(memory_mb=256, call_seconds=60))) as made:
+        assert death(made, "allocate", "numpy") == ("out of memory", 1)
+        assert do(made, "catch_memory_error") == [{"forfeits": True}]
 
 
 @pytest.mark.parametrize(("name", "args"), [("leave", [0]), ("leave", [3]), ("crash", [])])
@@ -163,7 +167,8 @@ def test_many_replies_cost_little(sandbox: Sandbox) -> None:
     start = time.perf_counter()
     with closing(Sandbox(PLAY, {"word": "hello"}, SHORT)) as made:
         do(made, "count", 1)
-    assert seconds(10_000) < 5 * (time.perf_counter() - start), "much less than starting a few processes"
+    start = time.perf_counter() - start
+    assert seconds(10_000) < start, "less than a process costs that only starts and ends"
 
 
 @pytest.mark.skipif(bool(missing_walls()), reason=f"missing here: {missing_walls()}")
@@ -258,6 +263,17 @@ sys.stdin.read()
         process.kill()
     gone, alive = psutil.wait_procs(family, timeout=30)
     assert len(gone) == 2 and not alive
+
+
+def test_when_the_guard_is_killed_what_it_guards_ends_and_the_next_job_works() -> None:
+    with closing(Sandbox(PLAY, {}, SHORT)) as made:
+        do(made, "count", 1)
+        guards = [each for each in psutil.Process().children() if "sb3_pvp.arena.guard" in each.cmdline()]
+        guard = max(guards, key=psutil.Process.create_time)
+        (guarded,) = guard.children()
+        guard.kill()
+        gone, _ = psutil.wait_procs([guarded], timeout=30)
+        assert gone == [guarded] and do(made, "count", 1) == [{"number": 0}]
 
 
 def test_libraries_work_behind_walls(tmp_path: Path) -> None:
