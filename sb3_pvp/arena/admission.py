@@ -16,7 +16,7 @@ from sb3_pvp.arena.referee import read_times, time_percentile
 from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import ACTIVE, REFUSED, Entrant, Store
 from sb3_pvp.common.errors import one_line
-from sb3_pvp.common.plain_yaml import read_yaml
+from sb3_pvp.common.plain_yaml import read_ordered_dict
 from sb3_pvp.players.league import League, Player, player_of_file
 from sb3_pvp.players.league.league import LEAGUE, SETTINGS
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -138,11 +138,10 @@ def hash_of(content: bytes) -> str:
 def hyperparameters_of(model: Path) -> dict[str, Any]:
     """Returns the hyperparameters that the run of a model has stored beside it, as plain values; ``{}`` without any."""
     for folder in model.resolve().parents[:3]:
-        for found in [*sorted(folder.glob("*/config.yml")), folder / "config.yml"]:
+        for found in sorted(folder.glob("*/config.yml")):
             if (found.parent / "args.yml").is_file():
-                with suppress(Exception):  # rl-zoo3 writes tags of Python into some
-                    return {str(key): value for key, value in read_yaml(found)}
-                return {"file": str(found)}
+                with suppress(ValueError, OSError):
+                    return read_ordered_dict(found)
     return {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from sb3_pvp.arena.playing import Workers
 from sb3_pvp.arena.rounds import RoundSummary, play_round
 from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import FILE as STORE
-from sb3_pvp.arena.store import GONE, Entrant, Store
+from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
 from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.players.league import MatchLog, MatchRecord
 from sb3_pvp.players.league.league import MATCHES
 
@@ -83,7 +84,8 @@ class Arena:
 
         A folder or a tag of the hub is looked through again before each round.
         """
-        reports = self._admit(source, owner, trusted)
+        known = [each for each in self.players if each.state != REFUSED]  # who was refused may try again
+        reports = self._admit(source, owner, trusted, known)
         if source.startswith("hub:") or Path(source).is_dir():
             kept = self._sources
             place = source if source.startswith("hub:") else str(Path(source).resolve())
@@ -109,9 +111,9 @@ class Arena:
         reports = []
         for source, about in self._sources.items():
             try:
-                reports += self._admit(source, **about)
-            except (ValueError, OSError) as error:
-                reports.append(Report(source, refusal=f"cannot be read: {error}"))
+                reports += self._admit(source, about["owner"], about["trusted"], self.players)
+            except (ValueError, OSError, Refusal) as error:
+                reports.append(Report(source, refusal=f"cannot be read: {one_line(error)}"))
         return reports
 
     def run_once(self, advance: Callable[[int], object] = lambda matches: None) -> RoundSummary | None:
@@ -187,9 +189,9 @@ class Arena:
         """Ends the processes."""
         self.workers.close()
 
-    def _admit(self, source: str, owner: str, trusted: bool) -> list[Report]:
+    def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[Report]:
         reports = []
-        for candidate in candidates(source, owner, trusted, self.players):
+        for candidate in candidates(source, owner, trusted, known):
             report, entrant = examine(candidate, self.challenge, self.store, self.workers)
             content = None if candidate.path is None else candidate.path.read_bytes()
             twin = self.store.add(entrant, content)

@@ -13,6 +13,7 @@ import orjson
 import yaml
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import first_error, require_known
 from sb3_pvp.common.plain_yaml import read_yaml
@@ -20,6 +21,7 @@ from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.game import Game, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.league import Player, check_anchors
+from sb3_pvp.players.opponents import opponent_names
 
 FILE = "challenge.yaml"  #: Its name in the folder of an arena.
 SYSTEMS = ("elo", "elo_sequential", "openskill", "bradley_terry")  #: Of ratings.
@@ -180,9 +182,9 @@ def load_challenge(path: str | Path) -> Challenge:
 
 def check_challenge(challenge: Challenge) -> None:
     """Raises `ValueError` unless its game can be played so, and its scripts are there."""
-    from sb3_pvp.players.opponents import opponent_names
-
     settings = challenge.settings
+    if settings.game.params is not None:
+        read_model(settings.game.params, challenge.reset_params, "reset parameter")
     names = opponent_names(settings.game)
     for script in challenge.scripts:
         require_known("script", script, names)

@@ -30,7 +30,7 @@ def export_matches(arena: Arena) -> str:
 
     Matches of one round have one time, and later rounds later ones, so that `import_matches` finds the rounds again.
     """
-    matches = sorted(matches_of(arena.records()), key=lambda match: (match.round, match.key))
+    matches = sorted(matches_of(arena.records()), key=lambda match: match.round)  # in a round, in the log's order
     ends, last = dict[int, int](), 0
     for number in sorted({match.round for match in matches}):
         end = max(match.finished_at for match in matches if match.round == number)

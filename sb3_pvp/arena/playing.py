@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.challenge import Challenge
-from sb3_pvp.arena.sandbox import Limits, Sandbox, SandboxDied
+from sb3_pvp.arena.sandbox import Sandbox, SandboxDied, SandboxLimits
 from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import one_line, require_known
@@ -154,11 +154,10 @@ class Part:
     def __init__(self, challenge: Mapping[str, Any]) -> None:
         self._folder = temporary_folder()
         self._spool = Path(self._folder.name)
-        # Another user must read the files, whose names nobody else knows.
-        self._spool.chmod(0o711)
+        self._spool.chmod(0o711)  # another user reads the files, whose names nobody else knows
         rules = Challenge.model_validate(challenge)
         seconds = max(rules.decision.seconds * rules.decision.strikes, _CALL_SECONDS)
-        limits = Limits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
+        limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
         self._sandbox = Sandbox(TARGET, {"challenge": dict(challenge)}, limits, [self._spool])
 
     def play(self, players: Players, fights: Sequence[Fight], alone: bool = False) -> Iterator[Played]:

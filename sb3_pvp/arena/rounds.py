@@ -78,21 +78,24 @@ def play_round(
     assert number is not None
     summary = RoundSummary(number)
     at_once = max(4 * workers.size, 2048 // challenge.fights_per_match)
-    while claimed := store.claim(at_once):
-        known = log.known([_fight_key(match.key, 0) for match in claimed])
-        store.done([match.key for match in claimed if _fight_key(match.key, 0) in known])
-        left = [match for match in claimed if _fight_key(match.key, 0) not in known]
-        for match, records in play_matches(challenge, store, workers, left):
-            if isinstance(records, str):
-                store.failed(match.key, records)
-                summary.failed += 1
-            else:
-                log.append(records)
-                store.done([match.key])
-                summary.matches += 1
-                summary.fights += len(records)
-                summary.faults += any(each.details and each.details.at_fault for each in records)
-            advance(1)
+    try:
+        while claimed := store.claim(at_once):
+            known = log.known([_fight_key(match.key, 0) for match in claimed])
+            store.done([match.key for match in claimed if _fight_key(match.key, 0) in known])
+            left = [match for match in claimed if _fight_key(match.key, 0) not in known]
+            for match, records in play_matches(challenge, store, workers, left):
+                if isinstance(records, str):
+                    store.failed(match.key, records)
+                    summary.failed += 1
+                else:
+                    log.append(records)
+                    store.done([match.key])
+                    summary.matches += 1
+                    summary.fights += len(records)
+                    summary.faults += any(each.details and each.details.at_fault for each in records)
+                advance(1)
+    finally:
+        store.release()  # after an error or Ctrl-C
     summary.is_over = store.close_round(number)
     return summary
 

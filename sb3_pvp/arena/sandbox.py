@@ -43,9 +43,6 @@ class SandboxLimits(BaseModel, frozen=True, extra="forbid"):
     silence_seconds: PositiveFloat = 600.0  #: How long without any reply.
 
 
-Limits = SandboxLimits  #: In this room there are no others.
-
-
 class SandboxDied(RuntimeError):
     """Raised when the process of a job has ended, or had to be ended.
 
@@ -68,8 +65,8 @@ def missing_walls() -> tuple[str, ...]:
     """Returns what this machine cannot enforce, one sentence each; it is tried, in a process that ends at once."""
     if not sys.platform.startswith("linux"):
         return (walls.NO_LINUX,)
-    with closing(_Worker("", {}, Limits(), ())) as worker:
-        return next(tuple(message["lacking"]) for message in worker.messages(Limits()) if "lacking" in message)
+    with closing(_Worker("", {}, SandboxLimits(), ())) as worker:
+        return next(tuple(message["lacking"]) for message in worker.messages(SandboxLimits()) if "lacking" in message)
 
 
 class Sandbox:
@@ -87,7 +84,9 @@ class Sandbox:
         readable: files and folders that the process may read, beside Python and its packages.
     """
 
-    def __init__(self, target: str, setup: Mapping[str, Any], limits: Limits, readable: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, target: str, setup: Mapping[str, Any], limits: SandboxLimits, readable: Sequence[Path] = ()
+    ) -> None:
         self._target, self._setup, self._limits = target, setup, limits
         self._readable = [str(path.resolve()) for path in readable]
         self._worker: _Worker | None = None
@@ -132,7 +131,7 @@ class Sandbox:
 class _Worker:
     """A guard, the process behind its walls, and the pipes to it."""
 
-    def __init__(self, target: str, setup: Mapping[str, Any], limits: Limits, readable: Sequence[str]) -> None:
+    def __init__(self, target: str, setup: Mapping[str, Any], limits: SandboxLimits, readable: Sequence[str]) -> None:
         self._user, self._reserved = _unused_user()
         descriptor = _shared_memory()
         self._memory = mmap(descriptor, guard.MARKS_SIZE)
@@ -172,7 +171,7 @@ class _Worker:
         """Returns whether it has died since the last job."""
         return self._process.poll() is not None
 
-    def messages(self, limits: Limits) -> Iterator[dict[str, Any]]:
+    def messages(self, limits: SandboxLimits) -> Iterator[dict[str, Any]]:
         """Yields what the process says; raises `SandboxDied`."""
         marks: list[int] = []
         heard = called = time.monotonic()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.rounds import RoundSummary
@@ -43,35 +44,29 @@ def serve(
     Raises `ValueError` if APScheduler is not installed.
     """
     try:
-        from apscheduler.executors.debug import DebugExecutor
-        from apscheduler.schedulers.blocking import BlockingScheduler
+        from apscheduler.schedulers.background import BackgroundScheduler
     except ModuleNotFoundError as error:
         raise ValueError('rounds on schedule need APScheduler: pip install "sb3-pvp[arena]"') from error
-    # Rounds run in this thread, so that Ctrl-C reaches them.
-    scheduler, left = BlockingScheduler(timezone=UTC, executors={"default": DebugExecutor()}), rounds
-    stopped: list[KeyboardInterrupt] = []
-
-    def play() -> None:
-        nonlocal left
-        summary: RoundSummary | None = RoundSummary(0)
-        try:
-            arena.store.set_fact(_LAST, str(time.time()))
-            summary = arena.run_once()
-            told(summary)
-        except (ValueError, OSError) as error:  # such as a database that is away, or too few players so far
-            told(error)
-        except KeyboardInterrupt as error:
-            stopped.append(error)
-        left = None if left is None else left - 1
-        is_over = summary is None and arena.challenge.season.state() == "over"
-        if is_over or left == 0 or stopped:
-            scheduler.shutdown(wait=False)
-
+    # The scheduler only says when: rounds run in this thread, so that Ctrl-C reaches them. Due twice is due once.
+    due, scheduler = threading.Event(), BackgroundScheduler(timezone=UTC)
     last = float(arena.store.fact(_LAST) or 0)
-    first = datetime.fromtimestamp(max(last + every, time.time()), UTC) + timedelta(milliseconds=10)
-    # One instance at a time; of rounds that are late, only one is played.
-    job = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
-    scheduler.add_job(play, "interval", seconds=every, next_run_time=first, **job)
+    first = datetime.fromtimestamp(max(last + every, time.time()), UTC)
+    settings = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
+    scheduler.add_job(due.set, "interval", seconds=every, next_run_time=first, **settings)
     scheduler.start()
-    if stopped:
-        raise stopped[0]
+    try:
+        while rounds is None or rounds > 0:
+            due.wait()
+            due.clear()
+            rounds = None if rounds is None else rounds - 1
+            try:
+                arena.store.set_fact(_LAST, str(time.time()))
+                summary = arena.run_once()
+            except (ValueError, OSError) as error:  # such as a database that is away, or too few players so far
+                told(error)
+                continue
+            told(summary)
+            if summary is None and arena.challenge.season.state() == "over":
+                return
+    finally:
+        scheduler.shutdown(wait=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -112,7 +113,8 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
-        self._worker = f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.0f}"
+        process = f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.0f}"
+        self._worker = f"{process}:{secrets.token_hex(4)}"  # a process may have several
         with self._reading() as connection:
             if connection.dialect.name == "sqlite":
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
@@ -227,6 +229,12 @@ class Store:
         names = QueuedMatch.__dataclass_fields__
         return [QueuedMatch(**{name: row[name] for name in names}) for row in rows]
 
+    def release(self) -> None:
+        """Gives back all matches that were claimed here and are not over."""
+        mine = (_QUEUE.c.worker == self._worker) & (_QUEUE.c.state == RUNNING)
+        with self._writing() as connection:
+            connection.execute(_QUEUE.update().where(mine).values(state=QUEUED, worker=None))
+
     def still_here(self) -> None:
         """Renews the lease of all matches that this process has claimed."""
         mine = (_QUEUE.c.worker == self._worker) & (_QUEUE.c.state == RUNNING)
@@ -265,8 +273,8 @@ class Store:
 
     def _has_died(self, worker: str) -> bool:
         """Whether a process has ended, as far as this machine can tell."""
-        host, pid, started = worker.rsplit(":", 2)
-        if host != platform.node() or worker == self._worker:
+        host, pid, started, _ = worker.rsplit(":", 3)
+        if host != platform.node():
             return False
         try:
             return abs(psutil.Process(int(pid)).create_time() - float(started)) > 1

@@ -326,7 +326,8 @@ def _for_challenge(parser: ArgumentParser, path: str, arguments: list[str]) -> N
     if entry.budget is not None and given.n_timesteps > entry.budget:
         raise Refusal(f"-n {given.n_timesteps} is more than the budget of {challenge.name}, {entry.budget} steps")
     start = {"reset_params": challenge.reset_params, "max_episode_ticks": challenge.settings.max_episode_ticks}
-    given.env_kwargs = {**start, **(given.env_kwargs or {})}
+    # So that the other env_kwargs of a preset stay, such as its rewards.
+    given.hyperparams = {**{f"env_kwargs.{name}": value for name, value in start.items()}, **(given.hyperparams or {})}
     return given
 
 

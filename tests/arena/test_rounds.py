@@ -94,7 +94,7 @@ MALICE = {
     "endless": "hung",
     "memory": "crashed|out of memory",
     "forks": "crashed",
-    "nan": "crashed: ValueError: its actions are float64",
+    "nan": "crashed: ValueError: actions of an opponent must be integers",
     "shape": "not one integer per head",
     "outside": "chose an action that does not exist",
     "error": "crashed: KeyError: 'a bug'",

@@ -18,18 +18,18 @@ import psutil
 import pytest
 
 from sb3_pvp.arena import walls
-from sb3_pvp.arena.sandbox import Limits, Sandbox, SandboxDied, missing_walls
+from sb3_pvp.arena.sandbox import Sandbox, SandboxDied, SandboxLimits, missing_walls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the sandbox is for POSIX")
 
 PLAY = "tests.arena.sandbox_targets:play"
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = f"""
-from sb3_pvp.arena.sandbox import Limits, Sandbox, missing_walls
+from sb3_pvp.arena.sandbox import SandboxLimits, Sandbox, missing_walls
 print(*missing_walls(), sep="\\n")
-print(list(Sandbox({PLAY!r}, {{}}, Limits()).run({{"do": "count", "with": [1]}})))
+print(list(Sandbox({PLAY!r}, {{}}, SandboxLimits()).run({{"do": "count", "with": [1]}})))
 """
-SHORT = Limits(memory_mb=256, call_seconds=3.0)
+SHORT = SandboxLimits(memory_mb=256, call_seconds=3.0)
 
 
 def missing(*words: str) -> list[str]:
@@ -83,9 +83,9 @@ def test_many_short_calls_last_as_long_as_they_like(sandbox: Sandbox) -> None:
 
 
 def test_silence_ends_too() -> None:
-    with closing(Sandbox(PLAY, {}, Limits())) as made:
+    with closing(Sandbox(PLAY, {}, SandboxLimits())) as made:
         do(made, "count", 1)  # it has started
-        made._limits = Limits(silence_seconds=1)
+        made._limits = SandboxLimits(silence_seconds=1)
         with pytest.raises(SandboxDied) as died:
             do(made, "be_silent")
     assert (died.value.cause, died.value.marked) == ("hung", None)
@@ -93,7 +93,7 @@ def test_silence_ends_too() -> None:
 
 @pytest.mark.skipif(bool(missing("limits")), reason="no limits here")
 def test_memory_is_limited() -> None:
-    with closing(Sandbox(PLAY, {"word": "hello"}, Limits(memory_mb=256, call_seconds=60))) as made:
+    with closing(Sandbox(PLAY, {"word": "hello"}, SandboxLimits(memory_mb=256, call_seconds=60))) as made:
         assert death(made, "allocate", "numpy") == ("out of memory", 1)
         assert do(made, "catch_memory_error") == [{"forfeits": True}]
 
@@ -141,7 +141,7 @@ def test_nonsense_ends_the_process(sandbox: Sandbox, text: str) -> None:
 
 def test_replies_may_be_large_but_not_endless(sandbox: Sandbox) -> None:
     # orjson reserves eight times a text's size.
-    with closing(Sandbox(PLAY, {"word": "hello"}, Limits(memory_mb=1024))) as made:
+    with closing(Sandbox(PLAY, {"word": "hello"}, SandboxLimits(memory_mb=1024))) as made:
         (large,) = do(made, "reply", {"text": "x" * (15 << 20)})
         assert len(large["text"]) == 15 << 20
         assert death(made, "reply", {"text": "x" * (17 << 20)}) == ("nonsense", None)
@@ -244,8 +244,8 @@ def test_a_fork_bomb_leaves_nothing(unnoticed: list[str]) -> None:
 def test_when_the_parent_is_killed_everything_ends(job: dict[str, Any]) -> None:
     script = f"""
 import sys
-from sb3_pvp.arena.sandbox import Limits, Sandbox
-made = Sandbox({PLAY!r}, {{}}, Limits())
+from sb3_pvp.arena.sandbox import SandboxLimits, Sandbox
+made = Sandbox({PLAY!r}, {{}}, SandboxLimits())
 list(made.run({{"do": "count", "with": [1]}}))
 print("ready", flush=True)
 list(made.run({job!r}))
@@ -284,7 +284,7 @@ def test_libraries_work_behind_walls(tmp_path: Path) -> None:
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "player.onnx")
     setup = {"import": ["numba", "onnxruntime", "torch"]}
-    with closing(Sandbox(PLAY, setup, Limits(call_seconds=120), readable=[tmp_path])) as made:
+    with closing(Sandbox(PLAY, setup, SandboxLimits(call_seconds=120), readable=[tmp_path])) as made:
         assert do(made, "use_libraries", str(tmp_path / "player.onnx")) == [
             {"numba": [3.0, 4.5], "torch": [1, 2], "onnx": [[-1.0, -1.0]]}
         ]
