@@ -8,6 +8,7 @@ import typer
 
 from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
+from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
@@ -42,6 +43,7 @@ app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
+app.command("arena")(bench_arena)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 

@@ -266,7 +266,8 @@ def sprt(
         opened.close()
     assert result is not None
     verdict = result.verdict or "not decided"
-    figures = {"a": a, "b": b, "verdict": result.verdict, "llr": result.llr, "pairs": result.pairs, "elo": result.elo}
+    figures = {"a": a, "b": b, "verdict": result.verdict, "llr": result.llr, "pairs": result.pairs}
+    figures["elo"] = list(result.elo)
     text = f"{a} is {verdict} than {b}" if result.verdict else f"{a} against {b}: not decided"
     rating, low, high = result.elo
     print_result(

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from sb3_pvp import PvpPPO
+from sb3_pvp import PvpPPO, zoo
 from sb3_pvp.arena import admission
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import FILE, Challenge, Season, fingerprint_of, load_challenge, refusal_of, save_challenge
@@ -186,13 +186,13 @@ def test_the_hub_by_tag(hub: Hub, models: Path, tmp_path: Path) -> None:
     made.close()
 
 
-def test_a_run_is_trained_for_a_challenge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_trained_for_a_challenge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     entry: Any = {"algorithms": ["maskable_ppo"], "budget": 512}
     start: Any = {"accountBuild": "MED"}
     made = Arena.create("arena", Challenge(name="c", game="NhEnv", max_ticks=TICKS, entry=entry, reset_params=start))
-    from sb3_pvp import zoo
-
     tiny = ["-params", "n_envs:4", "n_steps:64", "batch_size:64", "n_epochs:1", "--eval-freq", "-1"]
     zoo.train(["--challenge", "arena", "--seed", "1", *tiny])
     run = Path("logs/maskable_ppo/NhEnv_1")
@@ -205,6 +205,7 @@ def test_a_run_is_trained_for_a_challenge(tmp_path: Path, monkeypatch: pytest.Mo
         (["-n", "1024"], "more than the budget"),
         (["--algo", "ppo"], "may not enter"),
     ):
-        with pytest.raises(Exception, match=words):
+        with pytest.raises(SystemExit):
             zoo.train(["--challenge", "arena", *arguments, *tiny])
+        assert words in capsys.readouterr().err
     made.close()
