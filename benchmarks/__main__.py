@@ -8,6 +8,7 @@ import typer
 
 from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
+from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
@@ -19,6 +20,7 @@ from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
+from benchmarks.sprt import bench_sprt
 from benchmarks.train import bench_train
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
@@ -40,6 +42,8 @@ app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
+app.command("sprt")(bench_sprt)
+app.command("arena")(bench_arena)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 

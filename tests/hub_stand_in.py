@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
+import yaml
 from huggingface_hub import constants
 
 #: The one who may push, and may see what is private.
@@ -37,6 +39,12 @@ class Repository:
 def sha_of(files: dict[str, bytes]) -> str:
     """The hash of a commit."""
     return hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
+
+
+def tags_of(files: dict[str, bytes]) -> list[str]:
+    """The tags that the card of a repository names."""
+    found = re.match(r"---\n(.*?)\n---", files.get("README.md", b"").decode(), re.DOTALL)
+    return [*(yaml.safe_load(found[1]) or {}).get("tags", [])] if found else []
 
 
 class Hub(ThreadingHTTPServer):
@@ -137,7 +145,13 @@ class _Request(BaseHTTPRequestHandler):
         self._answer({})
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0].removeprefix("/api/models")
+        address, _, query = self.path.partition("?")
+        path = address.removeprefix("/api/models")
+        if address == "/api/models":
+            wanted = {*parse_qs(query).get("filter", ())}
+            tags = {name: tags_of(each.branches["main"]) for name, each in self.server.repositories.items()}
+            self._answer([{"id": name, "modelId": name} for name, own in tags.items() if wanted <= {*own}])
+            return
         found = re.fullmatch(r"/([^/]+/[^/]+)(?:/(?:resolve|revision|tree)/([^/]+))?(?:/([^/]+))?", path)
         repository = self.server.repositories.get(found[1]) if found else None
         revision = found[2] or "main" if found else ""
@@ -152,7 +166,7 @@ class _Request(BaseHTTPRequestHandler):
         elif "/tree/" in path:
             self._answer([{"type": "file", "path": each, "size": len(files[each]), "oid": "0" * 40} for each in files])
         else:
-            info = {"siblings": [{"rfilename": each} for each in files], "sha": sha_of(files), "tags": []}
+            info = {"siblings": [{"rfilename": each} for each in files], "sha": sha_of(files), "tags": tags_of(files)}
             self._answer({"id": found[1], "modelId": found[1], "private": repository.private, **info})
 
     do_HEAD = do_GET

@@ -47,6 +47,7 @@ RENAMED = {
     ),
     "sb3_pvp.games.osrs.rendering.fighter.Fighter": "sb3_pvp.games.osrs.rendering.fighter.ShownFighter",
     "sb3_pvp.games.osrs.sim.games.Game": "sb3_pvp.games.osrs.sim.world.SimGame",
+    **{f"sb3_pvp.selfplay.match_log.{name}": f"sb3_pvp.players.league.payoff.{name}" for name in ("Counts", "Payoff")},
     **{
         f"sb3_pvp.envs.renderer.{name}": f"sb3_pvp.envs.settings.{name}"
         for name in ("RENDER_MODES", "check_render_mode")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from sb3_pvp.cli.arena import arena
 from sb3_pvp.cli.exchange import export, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
@@ -94,7 +95,7 @@ app.command()(export)
 app.command()(push)
 app.command()(pull)
 app.command("first-fighter", hidden=True)(quickstart)  # the former name
-for _name, _group in (("league", league), ("sweep", sweep), ("jobs", jobs)):
+for _name, _group in (("arena", arena), ("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)
 
 

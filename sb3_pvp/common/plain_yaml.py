@@ -50,3 +50,12 @@ def read_text(path: Path) -> str:
 def read_yaml(path: Path) -> Any:
     """Returns the plain values in a file; raises `FileNotFoundError`, or `ValueError` as `parse_yaml` does."""
     return parse_yaml(read_text(path))
+
+
+def read_ordered_dict(path: Path) -> dict[str, Any]:
+    """Returns the ``OrderedDict`` of plain values that PyYAML has dumped to a file; raises as `read_yaml` does.
+
+    Without its tag it is plain lists, which need no unsafe loader.
+    """
+    (pairs,) = parse_yaml(read_text(path).replace("!!python/object/apply:collections.OrderedDict", ""))
+    return {str(name): value for name, value in pairs}

@@ -18,7 +18,7 @@ from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage
 from sb3_pvp.common.errors import one_line, require_known
-from sb3_pvp.common.plain_yaml import parse_yaml, read_text
+from sb3_pvp.common.plain_yaml import read_ordered_dict
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
 from sb3_pvp.players.league.leaderboard import snapshot_standings
@@ -145,10 +145,7 @@ def read_arguments(path: Path) -> dict[str, Any]:
     """Returns the arguments in rl-zoo3's ``args.yml``; none if it is missing or, with a warning, if it is damaged."""
     found: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError), skipping_damage(), reading(path):
-        # rl-zoo3 dumps a Python object. Without its tag it is plain lists, which need no unsafe loader.
-        text = read_text(path).replace("!!python/object/apply:collections.OrderedDict", "")
-        (pairs,) = parse_yaml(text)
-        found = _Arguments.model_validate(dict(pairs)).model_dump(exclude_unset=True)
+        found = _Arguments.model_validate(read_ordered_dict(path)).model_dump(exclude_unset=True)
     return found
 
 

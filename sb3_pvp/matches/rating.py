@@ -5,32 +5,28 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, Grouped, Leavable, Outcome, World, find_game, game_reference
-from sb3_pvp.matches.evaluation import FIGHTS_PER_PROCESS, FIRST_SEAT, num_processes, shares
+from sb3_pvp.game import HOME_GAME, Game, find_game, game_reference
+from sb3_pvp.matches.evaluation import FIGHTS_PER_PROCESS, num_processes, shares
+from sb3_pvp.matches.play import PARALLEL, PlannedFight, play_fights
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
-from sb3_pvp.players.pool import OpponentPool
 from sb3_pvp.policies.files.model_files import game_of, load, named_game
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
-PARALLEL = 128  #: Fights that are played at the same time.
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
 _PLAIN = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
-_EMPTY_SEAT = OpponentChoice(WORLD_BOT)  #: For a seat of an `OpponentPool` without a player: the pool ignores bots.
 
 Pair = tuple[Player, Player]
 
@@ -96,8 +92,11 @@ def play_matches(
     series, records = _series(settings), dict[int, MatchRecord]()
 
     def play(part: slice) -> Iterator[tuple[int, MatchRecord]]:  # in a worker, to which it is pickled by value
-        fights = dict(enumerate(planned[part], part.start))
-        return _play_fights(fights, choices, series, seed, settings, parallel_fights)
+        fights = {n: PlannedFight(pair, seed + n) for n, pair in enumerate(planned[part], part.start)}
+        for number, fight in play_fights(fights, choices, settings, parallel_fights):
+            a, b = planned[number]
+            key = f"match/{series}/{a}/{b}/{seed + number}"
+            yield number, MatchRecord.of(a, b, fight.outcome, fight.ticks, key, seed + number, fight.build)
 
     with ExitStack() as stack:
         if pool is None and (processes := num_processes(jobs, len(planned), settings.world)) > 1:
@@ -202,73 +201,3 @@ def _series(settings: FightSettings) -> str:
     rules = settings.death_match, settings.max_episode_ticks, game_reference(settings.game), settings.reset_params
     text = orjson.dumps(rules, default=repr, option=_PLAIN)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
-def _play_fights(
-    planned: Mapping[int, Pair],
-    choices: Mapping[Player, OpponentChoice],
-    series: str,
-    seed: int,
-    settings: FightSettings,
-    parallel_fights: int,
-) -> Iterator[tuple[int, MatchRecord]]:
-    """Plays the planned fights; yields number and record of each as it ends. ``series`` begins their keys.
-
-    Row r of the world plays the fights r, r + count, r + 2 count, ...: if free rows took the next fight of a common
-    queue, short fights would be overrepresented among those that are over after an interruption.
-    """
-    count, first = min(len(planned), parallel_fights), min(planned)
-    end = first + len(planned)
-    rules = {} if settings.death_match else {"death_match": False}
-    with closing(settings.make_world(count)) as world:
-        pools = [OpponentPool(world, _EMPTY_SEAT, settings.game, seat) for seat in range(NUM_SEATS)]
-        actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
-        # The number of each row's fight; at first one step before the first fight, as if one had just ended.
-        numbers, ticks, ended = np.arange(first - count, first), np.zeros(count, np.int64), np.arange(count)
-        while True:
-            numbers[ended] += count
-            ticks[ended] = 0
-            if ended.size:
-                begun = ended[numbers[ended] < end].tolist()
-                seated = {row: [choices[player] for player in planned[numbers[row]]] for row in begun}
-                _start_fights(world, pools, ended, seated, [seed + number for number in numbers.tolist()], rules)
-            playing = np.flatnonzero(numbers < end)
-            if not playing.size:
-                return
-            actions[:] = 0
-            for pool in pools:
-                pool.act(actions)
-            world.step(actions[playing], playing)
-            for pool in pools:
-                pool.advance()
-            ticks[playing] += 1
-            over = (world.outcome[:, 0] != int(Outcome.RUNNING)) | (ticks >= (settings.max_episode_ticks or np.inf))
-            ended = playing[over[playing]]
-            for row in ended.tolist():
-                number, outcome = int(numbers[row]), Outcome(int(world.outcome[row, 0]))
-                a, b = planned[number]
-                key = f"match/{series}/{a}/{b}/{seed + number}"
-                word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
-                build = world.build_name(row) if isinstance(world, Grouped) else None
-                yield number, MatchRecord.of(a, b, word, int(ticks[row]), key, seed + number, build)
-
-
-def _start_fights(
-    world: World,
-    pools: Sequence[OpponentPool],
-    rows: NDArray[np.int64],
-    seated: Mapping[int, Sequence[OpponentChoice]],
-    seeds: Sequence[int],
-    rules: Mapping[str, bool],
-) -> None:
-    """Starts fights in the rows of ``seated``; the other rows have no more fights to play."""
-    done = np.setdiff1d(rows, list(seated))
-    if done.size and isinstance(world, Leavable):
-        world.leave(done)
-    if seated:
-        bots = {row: (None, WORLD_BOT if second.opponent == WORLD_BOT else None) for row, (_, second) in seated.items()}
-        world.reset(np.array(list(seated)), [{"bots": bots[row], **rules, "seed": seeds[row]} for row in seated])
-    for seat, (pool, stream) in enumerate(zip(pools, (FIRST_SEAT, 0), strict=True)):
-        for row in rows.tolist():
-            pool.choose(row, seated[row][seat] if row in seated else _EMPTY_SEAT)
-        pool.begin(rows, [seeds[row] + stream if row in seated else None for row in rows.tolist()])

@@ -25,7 +25,10 @@ _DELAYS, _NOISE, _CHANGES, _LEAGUE = 4, 5, 6, 7
 T = TypeVar("T")
 #: Opponents that act in one call: a function like `ModelOpponent.predict_together`, the opponents with their fights,
 #: and the array of their states in all fights.
-_Group = tuple[Callable[..., Decision], list[tuple[Opponent, NDArray[np.int64]]], NDArray[Any]]
+Members = list[tuple[Opponent, NDArray[np.int64]]]  #: Opponents with their fights.
+_Group = tuple[Callable[..., Decision], Members, NDArray[Any]]
+#: Called with the function, opponents and fights of a group, the frames of each, and then with arrays of all rows.
+Ask = Callable[..., Decision]
 
 
 @dataclass(eq=False)
@@ -51,11 +54,14 @@ class LoadedOpponent:
 
 
 class OpponentPool:
-    """The opponents in one seat (0 or 1) of each fight; all fights start with the same ``choice``."""
+    """The opponents in one seat (0 or 1) of each fight; all fights start with the same ``choice``.
 
-    def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1) -> None:
+    ``ask`` lets opponents decide, by default by calling them: who watches a match may do it in another way.
+    """
+
+    def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1, ask: Ask | None = None) -> None:
         count = world.num_fights
-        self._world, self._seat, self._game = world, seat, game
+        self._world, self._seat, self._game, self._ask = world, seat, game, ask or ask_opponents
         self._seen = SeatHistory(world, Seats(count, seat), 1, _NOISE)
         # What opponents saw when their delay began, and which of them decide by that next.
         self._delayed, self._is_delayed = self._seen.own.copy(), np.zeros(count, bool)
@@ -133,10 +139,10 @@ class OpponentPool:
                 if not members:
                     continue
             frames = [self._frames(fights, _ages(opponent)) for opponent, fights in members]
-            opponents, rows = [opponent for opponent, _ in members], np.concatenate([fights for _, fights in members])
             # The rows of one opponent after the other: that is how predictors of several tell them apart.
-            actions[rows, self._seat], next_states = predict(
-                opponents, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
+            rows = np.concatenate([fights for _, fights in members])
+            actions[rows, self._seat], next_states = self._ask(
+                predict, members, frames, states[rows], self._starts[rows], self._deterministic[rows], masks[rows]
             )
             if next_states is not None:
                 states[rows] = next_states
@@ -271,6 +277,11 @@ class OpponentPool:
         if delayed.any():
             frames[delayed] = self._delayed[rows[delayed], which]
         return frames
+
+
+def ask_opponents(predict: Callable[..., Decision], members: Members, *seen: Any) -> Decision:
+    """Lets the opponents of a group decide: those of one network in one call."""
+    return predict([opponent for opponent, _ in members], *seen)
 
 
 def _ages(opponent: Opponent | None) -> Sequence[int]:

@@ -31,7 +31,7 @@ from sb3_pvp.common.errors import (
 )
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
-from sb3_pvp.game import HOME_GAME
+from sb3_pvp.game import HOME_GAME, register_game
 from sb3_pvp.zoo.patches import replaced
 
 #: The least values of options that rl-zoo3 does not check.
@@ -244,6 +244,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
     parser = _stock_parser("train")
     add = parser.add_argument_group("sb3-pvp").add_argument
     add("--preset", help="Use --algo, --env and -conf of this preset.")
+    add("--challenge", help="Train for the challenge of an arena, in this folder or file: its game, start and budget.")
     newest = "Resume the run in this folder; by default the newest stopped run."
     add("--resume", nargs="?", const=NEWEST, help=newest)
     actors = "Processes that play beside learning: a number, 0 for none, or auto for one per core"
@@ -267,6 +268,8 @@ def _parse_training(arguments: list[str]) -> Namespace:
         # As defaults, so that options on the command line override them when parsed again.
         parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
         given = parser.parse_args(arguments)
+    if given.challenge is not None:
+        given = _for_challenge(parser, given.challenge, arguments)
     if (steps := given.n_timesteps) < 1 and steps != -1:
         raise Refusal(f"-n must be a positive number of steps, or -1 for that of the preset, got {steps}")
     for name, least in _LEAST.items():
@@ -277,6 +280,35 @@ def _parse_training(arguments: list[str]) -> Namespace:
     _check(given)
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
+    return given
+
+
+def _for_challenge(parser: ArgumentParser, path: str, arguments: list[str]) -> Namespace:
+    """Parses options again, with the game, its start and the budget of a challenge as defaults.
+
+    Raises `Refusal` for another game or algorithm, or more steps. The run's hyperparameters are read from its folder
+    when the player enters the arena.
+    """
+    from sb3_pvp.arena.challenge import load_challenge
+
+    with refusals():
+        challenge = load_challenge(path)
+        if challenge.played.name not in gymnasium.registry:
+            register_game(challenge.played)
+    entry = challenge.entry
+    parser.set_defaults(env=challenge.played.name, n_timesteps=entry.budget or -1)
+    if entry.algorithms:
+        parser.set_defaults(algo=entry.algorithms[0])
+    given = parser.parse_args(arguments)
+    if given.env != challenge.played.name:
+        raise Refusal(f"the challenge {challenge.name} is played in {challenge.played.name}, not in {given.env}")
+    if entry.algorithms and given.algo not in entry.algorithms:
+        raise Refusal(f"--algo {given.algo} may not enter {challenge.name}, only {', '.join(entry.algorithms)}")
+    if entry.budget is not None and given.n_timesteps > entry.budget:
+        raise Refusal(f"-n {given.n_timesteps} is more than the budget of {challenge.name}, {entry.budget} steps")
+    start = {"reset_params": challenge.reset_params, "max_episode_ticks": challenge.settings.max_episode_ticks}
+    # So that the other env_kwargs of a preset stay, such as its rewards.
+    given.hyperparams = {**{f"env_kwargs.{name}": value for name, value in start.items()}, **(given.hyperparams or {})}
     return given
 
 

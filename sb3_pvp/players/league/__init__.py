@@ -3,7 +3,7 @@
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry, informative_pairs
 from sb3_pvp.players.league.leaderboard import Standing
 from sb3_pvp.players.league.league import League, check_anchors
-from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
 from sb3_pvp.players.league.match_makers import (
     MatchMaker,
     Prioritised,
@@ -12,6 +12,7 @@ from sb3_pvp.players.league.match_makers import (
     WindowLatest,
     match_maker,
 )
+from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.players import LEARNER, Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Elo, OpenSkill, Ratings, expected_score
 

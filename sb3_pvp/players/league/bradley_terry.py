@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.players.league.match_log import Payoff
+from sb3_pvp.players.league.payoff import Payoff
 from sb3_pvp.players.league.players import Player
 
 SCALE = 400 / log(10)  #: Elo points per unit of log-odds.

@@ -1,24 +1,22 @@
-"""The match log, an append-only SQLite file with every fight exactly once; and the payoff matrix."""
+"""The match log, an append-only table with every fight exactly once.
+
+It is an SQLite file of its own, or, where several machines share it, a PostgreSQL database.
+"""
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from functools import reduce
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
-from math import nan
-from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import sqlalchemy as sa
 
+from sb3_pvp.common.databases import connected, is_database, shown_address, writing
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.players.league.players import Player
 
@@ -26,9 +24,10 @@ from sb3_pvp.players.league.players import Player
 SCORES = {"won": 1.0, "tied": 0.5, "lost": 0.0}
 BROKEN = ("timeout", "target_lost", "desync")  #: Outcomes of fights that broke off: recorded, but never counted.
 
-APPLICATION_ID, SCHEMA_VERSION = 0x73623370, 1  #: The id is "sb3p", which marks an SQLite file as a match log.
+APPLICATION_ID = 0x73623370  #: The id is "sb3p", which marks an SQLite file as a match log.
+SCHEMA_VERSION = 2  #: The first version had no `MatchDetails`; it is read as it is, and extended when it gets some.
 # The triggers make the file itself append-only, for any program. So ``number`` counts from 1 without gaps.
-_SCHEMA = (
+_FIRST_VERSION = (
     """CREATE TABLE matches (
         number INTEGER PRIMARY KEY, append_number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE,
         player_a TEXT NOT NULL, player_b TEXT NOT NULL, outcome TEXT NOT NULL, seed INTEGER, build TEXT,
@@ -37,9 +36,68 @@ _SCHEMA = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON matches BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
     f"PRAGMA application_id = {APPLICATION_ID}",
+)
+_SECOND_VERSION = (
+    """CREATE TABLE details (
+        number INTEGER PRIMARY KEY, match TEXT NOT NULL, round INTEGER NOT NULL, challenge TEXT NOT NULL,
+        seat INTEGER NOT NULL, cause TEXT, at_fault TEXT, version_a TEXT NOT NULL, version_b TEXT NOT NULL,
+        times_a TEXT NOT NULL, times_b TEXT NOT NULL, digest INTEGER NOT NULL, actions BLOB NOT NULL
+    )""",
+    "CREATE TRIGGER no_change BEFORE UPDATE ON details BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
+    "CREATE TRIGGER no_loss BEFORE DELETE ON details BEGIN SELECT RAISE(ABORT, 'a match log is append-only'); END",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_PARTS = sorted(" ".join(sql.split()) for sql in _SCHEMA if sql.startswith("CREATE"))
+_PARTS = {
+    version: sorted(" ".join(sql.split()) for sql in statements if sql.startswith("CREATE"))
+    for version, statements in ((1, _FIRST_VERSION), (2, (*_FIRST_VERSION, *_SECOND_VERSION)))
+}
+_META = sa.MetaData()
+_TEXT: Any = {"type_": sa.Text, "nullable": False}
+_NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
+_MATCHES = sa.Table(
+    "matches",
+    _META,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("append_number", **_NUMBER),
+    sa.Column("key", **_TEXT, unique=True),
+    *(sa.Column(name, **_TEXT) for name in ("player_a", "player_b", "outcome")),
+    sa.Column("seed", sa.BigInteger),
+    sa.Column("build", sa.Text),
+    *(sa.Column(name, **_NUMBER) for name in ("ticks", "counted")),
+    sa.Column("finished_at", sa.Double, nullable=False),
+)
+_DETAILS = sa.Table(
+    "details",
+    _META,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("match", **_TEXT),
+    sa.Column("round", **_NUMBER),
+    sa.Column("challenge", **_TEXT),
+    sa.Column("seat", **_NUMBER),
+    *(sa.Column(name, sa.Text) for name in ("cause", "at_fault")),
+    *(sa.Column(name, **_TEXT) for name in ("version_a", "version_b", "times_a", "times_b")),
+    sa.Column("digest", **_NUMBER),
+    sa.Column("actions", sa.LargeBinary, nullable=False),
+)
+_KEYS_AT_ONCE = 500  #: In one query; databases limit the number of parameters.
+
+
+@dataclass(frozen=True)
+class MatchDetails:
+    """What an arena keeps of a fight besides its result, so that it can be played again."""
+
+    match: str  #: Unique name of the match that the fight belongs to.
+    round: int  #: Number of the arena's round, from 1; 0 for matches outside of rounds.
+    challenge: str  #: Fingerprint of the challenge, which says how the fight began.
+    seat: int  #: The seat of ``player_a``, 0 or 1.
+    cause: str | None  #: Why a player lost other than by the rules of the game, such as ``crashed``.
+    at_fault: str | None  #: That player.
+    version_a: str  #: Hash of the file of ``player_a``; of what has no file, its name.
+    version_b: str  #: The same of ``player_b``.
+    times_a: str  #: Decision times of ``player_a``: how many in which range.
+    times_b: str  #: The same of ``player_b``.
+    digest: int  #: Of all observations of both seats.
+    actions: bytes = b""  #: Of both seats, compressed; only `MatchLog.fight` reads them.
 
 
 @dataclass(frozen=True)
@@ -55,6 +113,7 @@ class MatchRecord:
     counted: bool  #: Whether the fight is rated; always false for `BROKEN`.
     finished_at: float  #: Unix time in seconds.
     key: str  #: Unique name of the fight, such as ``main/rollout-17/row-3/episode-2``.
+    details: MatchDetails | None = None  #: Of fights in an arena.
 
     def __post_init__(self) -> None:
         require_known("outcome", self.outcome, [*SCORES, *BROKEN])
@@ -81,86 +140,143 @@ class MatchRecord:
         return SCORES[self.outcome]
 
 
-_FIELDS = ", ".join(MatchRecord.__dataclass_fields__)
+_FIELDS = [each.name for each in fields(MatchRecord) if each.name != "details"]
+_DETAIL_FIELDS = [each.name for each in fields(MatchDetails)]
 
 
 class MatchLog:
     """An append-only log of matches, shared by any number of threads and processes; can be pickled.
 
-    The file is created if missing. If a process is killed while it appends, either all records of that call are in the
-    file or none. What this process may not write can be read. Raises `ValueError` if it is no match log of this
-    version, `OSError` if it cannot be read or written.
+    A file is created if missing. If a process is killed while it appends, either all records of that call are in the
+    log or none. What this process may not write can be read.
+
+    Args:
+        path: of an SQLite file, or the URL of a PostgreSQL database, ``postgresql://…``.
+
+    Raises:
+        ValueError: if it is no match log of this version.
+        OSError: if it cannot be read or written.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path, self._mode = Path(path), ""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_file():
-            self._mode = self._readable_mode()
+        self.url = str(path) if is_database(path) else None  #: Of the database, if it is one.
+        self.path, self._mode = Path("database" if self.url else path), ""
+        if self.url is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_file():
+                self._mode = self._readable_mode()
         with self._connection() as connection:
-            if not self._is_log(connection):
-                connection.execute("PRAGMA journal_mode = WAL")
-                with connection:
-                    connection.execute("BEGIN IMMEDIATE")
+            if self.url is not None:
+                _create_in_database(connection)
+            elif not self._version(connection):
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                with writing(connection, APPLICATION_ID):
                     # Check again: another process may have created the tables before we got the lock.
-                    for statement in () if self._is_log(connection) else _SCHEMA:
-                        connection.execute(statement)
+                    for statement in () if self._version(connection) else (*_FIRST_VERSION, *_SECOND_VERSION):
+                        connection.exec_driver_sql(statement)
 
     def append(self, records: Iterable[MatchRecord]) -> int:
         """Adds all records with new keys in one transaction, and returns how many.
 
         Known keys are skipped: a resumed run, which repeats its last rollout, counts nothing twice."""
-        rows = [[_plain(value) for value in vars(record).values()] for record in records]
-        if not rows:
+        given = dict[str, MatchRecord]()
+        for record in records:
+            given.setdefault(record.key, record)
+        if not given:
             return 0
-        with self._connection() as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")  # takes the write lock before reading append_number
-            query = "SELECT append_number FROM matches ORDER BY number DESC LIMIT 1"
-            (last,) = connection.execute(query).fetchone() or (0,)
-            before = connection.total_changes
-            connection.executemany(
-                f"INSERT INTO matches (append_number, {_FIELDS}) VALUES (?{', ?' * 9}) ON CONFLICT (key) DO NOTHING",
-                [(last + 1, *row) for row in rows],
-            )
-            return connection.total_changes - before
+        with self._connection() as connection, writing(connection, APPLICATION_ID):
+            newest, last = connection.execute(
+                sa.select(_MATCHES.c.number, _MATCHES.c.append_number).order_by(_MATCHES.c.number.desc()).limit(1)
+            ).fetchone() or (0, 0)
+            for key in _known_keys(connection, [*given]):
+                del given[key]
+            rows, details = [], []
+            for number, record in enumerate(given.values(), newest + 1):
+                plain = {name: _plain(getattr(record, name)) for name in _FIELDS}
+                rows.append({"number": number, "append_number": last + 1, **plain, "counted": int(record.counted)})
+                if record.details is not None:
+                    details.append({"number": number, **asdict(record.details)})
+            if rows:
+                connection.execute(_MATCHES.insert(), rows)
+            if details:
+                if self.url is None and self._version(connection) == 1:
+                    for statement in _SECOND_VERSION:
+                        connection.exec_driver_sql(statement)
+                connection.execute(_DETAILS.insert(), details)
+        return len(rows)
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        """Returns which of the keys are in the log."""
+        with self._connection() as connection:
+            return {*_known_keys(connection, keys)}
 
     def count_conflicts(self, records: Iterable[MatchRecord]) -> int:
         """Returns how many of the records have the key of a different fight in the log; seeds are not compared."""
-        query, others = "SELECT player_a, player_b, outcome, ticks FROM matches WHERE key = ?", 0
+        found = sa.select(*(_MATCHES.c[name] for name in ("player_a", "player_b", "outcome", "ticks")))
+        others = 0
         with self._connection() as connection:
             for each in records:
                 row = str(each.player_a), str(each.player_b), each.outcome, each.ticks
-                others += connection.execute(query, (each.key,)).fetchone() not in (None, row)
+                kept = connection.execute(found.where(_MATCHES.c.key == each.key)).fetchone()
+                others += kept is not None and tuple(kept) != row
         return others
 
-    def records(self, after: int = 0, counted_only: bool = True) -> list[MatchRecord]:
+    def records(self, after: int = 0, counted_only: bool = True, detailed: bool = False) -> list[MatchRecord]:
         """Returns the records in the order of the log, skipping the first ``after`` (counted or not)."""
-        return [each for records in self.appended(after) for each in records if each.counted or not counted_only]
+        appended = self.appended(after, detailed)
+        return [each for records in appended for each in records if each.counted or not counted_only]
 
-    def appended(self, after: int = 0) -> Iterator[list[MatchRecord]]:
-        """Yields all records after the first ``after``, one list per call of `append`, that is per rollout of a run."""
-        query = f"SELECT append_number, {_FIELDS} FROM matches WHERE number > ? ORDER BY number"
+    def appended(self, after: int = 0, detailed: bool = False) -> Iterator[list[MatchRecord]]:
+        """Yields all records after the first ``after``, one list per call of `append`, that is per rollout of a run.
+
+        ``detailed``: with their `MatchDetails`, but without the actions.
+        """
         with self._connection() as connection:
-            for _, rows in groupby(connection.execute(query, (after,)), key=lambda row: row[0]):
-                with foreign(f"{self.path} has a record that no match log has"):
+            detailed = detailed and (self.url is not None or self._version(connection) > 1)
+            columns = [_MATCHES.c[name] for name in ("append_number", *_FIELDS)]
+            source: sa.FromClause = _MATCHES
+            if detailed:
+                columns += [_DETAILS.c[name] for name in _DETAIL_FIELDS[:-1]]
+                source = _MATCHES.outerjoin(_DETAILS, _MATCHES.c.number == _DETAILS.c.number)
+            query = sa.select(*columns).select_from(source).where(_MATCHES.c.number > after).order_by(_MATCHES.c.number)
+            for _, rows in groupby(connection.execute(query), key=lambda row: row[0]):
+                with foreign(f"{self.name} has a record that no match log has"):
                     records = [*map(_record, rows)]
                 yield records
+
+    def fight(self, key: str) -> MatchRecord:
+        """Returns the record with this key, with all of its details; raises `ValueError` if there is none."""
+        columns = [_MATCHES.c[name] for name in ("append_number", *_FIELDS)] + [_DETAILS.c[n] for n in _DETAIL_FIELDS]
+        source = _MATCHES.join(_DETAILS, _MATCHES.c.number == _DETAILS.c.number)
+        with self._connection() as connection:
+            is_first = self.url is None and self._version(connection) == 1
+            query = sa.select(*columns).select_from(source).where(_MATCHES.c.key == key)
+            row = None if is_first else connection.execute(query).fetchone()
+        if row is None:
+            raise ValueError(f"{self.name} has no fight {key!r} of an arena")
+        with foreign(f"{self.name} has a record that no match log has"):
+            return _record(row)
 
     def key(self, number: int) -> str | None:
         """Returns the key of a record, counted from 1; ``None`` if there are fewer."""
         with self._connection() as connection:
-            row = connection.execute("SELECT key FROM matches WHERE number = ?", (number,)).fetchone()
-        return None if row is None else str(row[0])
+            found = connection.execute(sa.select(_MATCHES.c.key).where(_MATCHES.c.number == number)).scalar()
+        return None if found is None else str(found)
 
     def __len__(self) -> int:
         with self._connection() as connection:
-            return int(connection.execute("SELECT COALESCE(MAX(number), 0) FROM matches").fetchone()[0])
+            return int(connection.execute(sa.select(sa.func.max(_MATCHES.c.number))).scalar() or 0)
+
+    @property
+    def name(self) -> str:
+        """The path of the file, or the URL of the database without its password."""
+        return shown_address(self.url or self.path)
 
     def _readable_mode(self) -> str:
         """Returns how SQLite can read the file: it makes others beside it, except where it need not expect changes."""
         try:
             with self._connection() as connection:
-                connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                connection.exec_driver_sql("SELECT COUNT(*) FROM sqlite_master").fetchone()
         except OSError:
             unmerged = Path(f"{self.path}-wal")  # what was appended last, if its process was killed
             if unmerged.is_file() and unmerged.stat().st_size:
@@ -168,114 +284,58 @@ class MatchLog:
             return "?immutable=1"
         return ""
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Opens the file; one connection per use, since SQLite's must not cross threads, forks or pickles."""
-        try:
-            # Wait up to a minute for other writers. isolation_level=None: we begin transactions ourselves.
-            address = f"{self.path.absolute().as_uri()}{self._mode}"
-            with closing(sqlite3.connect(address, timeout=60, isolation_level=None, uri=True)) as connection:
-                connection.execute("PRAGMA synchronous = FULL")  # in WAL mode, survives a power failure only if FULL
-                yield connection
-        except sqlite3.OperationalError as error:  # before its base class DatabaseError
-            if "disk is full" in str(error):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
-            raise OSError(f"cannot use the match log {self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{self.path} is not a match log: {error}") from error
+    def _connection(self) -> AbstractContextManager[sa.Connection]:
+        return connected(self.url or self.path, "match log", self._mode)
 
-    def _is_log(self, connection: sqlite3.Connection) -> bool:
-        """Returns true for a match log, false for an empty file; raises `ValueError` for any other file."""
-        queries = ("PRAGMA application_id", "PRAGMA user_version")
-        kind, version = (connection.execute(query).fetchone()[0] for query in queries)
-        parts = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 9").fetchall()
+    def _version(self, connection: sa.Connection) -> int:
+        """Returns the version of a log, 0 of an empty file; raises `ValueError` for any other file."""
+        kind, version = (
+            connection.exec_driver_sql(query).scalar() for query in ("PRAGMA application_id", "PRAGMA user_version")
+        )
+        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 9"
+        parts = [" ".join(str(sql).split()) for (sql,) in connection.exec_driver_sql(query)]
         if (kind, version, parts) == (0, 0, []):
-            return False
+            return 0
         if kind != APPLICATION_ID:
             raise ValueError(f"{self.path} is an SQLite file, but not a match log: choose another file for the log")
-        if version != SCHEMA_VERSION:
+        if version not in _PARTS:
             raise ValueError(f"{self.path} is a match log of version {version}: use the sb3_pvp that wrote it")
         # A view in place of the table might have no end, and a trigger might do anything.
-        if sorted(" ".join(str(sql).split()) for (sql,) in parts) != _PARTS:
+        if sorted(parts) != _PARTS[version]:
             raise ValueError(f"{self.path} is not a match log of sb3_pvp: it has other tables, views or triggers")
-        return True
+        return int(version)
 
 
-def _record(row: tuple[Any, ...]) -> MatchRecord:
-    """Returns a row of the table as a record; SQLite lets other programs store any value in any column."""
-    _, a, b, outcome, seed, build, ticks, counted, at, key = row
-    others = outcome, seed, build, int(ticks), bool(counted), float(at), key
+def _create_in_database(connection: sa.Connection) -> None:
+    """Creates the tables in a PostgreSQL database, unless they are there, with triggers that keep them append-only."""
+    with writing(connection, APPLICATION_ID):
+        if sa.inspect(connection).has_table(_MATCHES.name):
+            return
+        _META.create_all(connection)
+        connection.exec_driver_sql(
+            "CREATE FUNCTION refuse_change() RETURNS trigger AS"
+            " $$BEGIN RAISE EXCEPTION 'a match log is append-only'; END$$ LANGUAGE plpgsql"
+        )
+        for name in _META.tables:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER no_change BEFORE UPDATE OR DELETE ON {name} EXECUTE FUNCTION refuse_change()"
+            )
+
+
+def _known_keys(connection: sa.Connection, keys: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        part = keys[start : start + _KEYS_AT_ONCE]
+        yield from connection.execute(sa.select(_MATCHES.c.key).where(_MATCHES.c.key.in_(part))).scalars()
+
+
+def _record(row: Sequence[Any]) -> MatchRecord:
+    """Returns a row of the tables as a record; SQLite lets other programs store any value in any column."""
+    _, a, b, outcome, seed, build, ticks, counted, at, key, *more = row
+    details = MatchDetails(*more) if more and more[0] is not None else None
+    others = outcome, seed, build, int(ticks), bool(counted), float(at), key, details
     return MatchRecord(Player.parse(a), Player.parse(b), *others)
 
 
 def _plain(value: Any) -> Any:
     """Returns a value for a column; SQLite would store NumPy scalars as blobs."""
     return str(value) if isinstance(value, Player) else value.item() if isinstance(value, np.generic) else value
-
-
-class Counts(NamedTuple):
-    """Counted fights, as one side sees them."""
-
-    wins: int = 0  #: Fights that this side won.
-    ties: int = 0  #: Fights without a winner.
-    losses: int = 0  #: Fights that the other side won.
-
-    @property
-    def games(self) -> int:
-        """Number of fights."""
-        return sum(self)
-
-    @property
-    def win_rate(self) -> float:
-        """Share of wins, with ties as half wins; NaN without games."""
-        return (self.wins + self.ties / 2) / self.games if self.games else nan
-
-    def reversed(self) -> Counts:
-        """Returns the same fights as the other side sees them."""
-        return Counts(self.losses, self.ties, self.wins)
-
-    def plus(self, other: Counts) -> Counts:
-        """Returns the sum of both; ``+`` would concatenate the tuples."""
-        return Counts(*map(add, self, other))
-
-
-class Payoff:
-    """Wins, ties and losses of each pair of players, starting with the counted ``records``."""
-
-    def __init__(self, records: Iterable[MatchRecord] = ()) -> None:
-        self._counts: dict[Player, dict[Player, Counts]] = {}  # under both orders of a pair
-        self.update(records)
-
-    def update(self, records: Iterable[MatchRecord]) -> None:
-        """Adds the counted matches among ``records``."""
-        for record in records:
-            if record.counted:
-                result = Counts(*(int(record.outcome == each) for each in SCORES))
-                self.add(record.player_a, record.player_b, result)
-
-    def add(self, a: Player, b: Player, result: Counts) -> None:
-        """Adds games between ``a`` and ``b``, as ``a`` sees them."""
-        for one, other, own in ((a, b, result), (b, a, result.reversed())):
-            against = self._counts.setdefault(one, {})
-            against[other] = own.plus(against.get(other, Counts()))
-
-    @property
-    def players(self) -> list[Player]:
-        """All players with games, sorted."""
-        return sorted(self._counts)
-
-    def pairs(self) -> list[tuple[Player, Player, Counts]]:
-        """Returns all pairs with games, sorted, each in one order only, with the counts of the first player."""
-        return [(a, b, self._counts[a][b]) for a in self.players for b in sorted(self._counts[a]) if a < b]
-
-    def counts(self, a: Player, b: Player) -> Counts:
-        """Returns the games between two players, as ``a`` sees them."""
-        return self._counts.get(a, {}).get(b, Counts())
-
-    def total(self, player: Player) -> Counts:
-        """Returns all games of a player."""
-        return reduce(Counts.plus, self._counts.get(player, {}).values(), Counts())
-
-    def matrix(self, players: Sequence[Player]) -> NDArray[np.float64]:
-        """Returns win rates ``(n, n)`` of the row's player against the column's; NaN without games."""
-        return np.array([[self.counts(a, b).win_rate for b in players] for a in players]).reshape(2 * (len(players),))

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
-from sb3_pvp.players.league.match_log import Counts, MatchLog, MatchRecord, Payoff
+from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
+from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.players import Player, predecessor
 
 Rating = TypeVar("Rating")
@@ -65,14 +66,16 @@ class _OnlineRatings(Generic[Rating]):
 class Elo(_OnlineRatings[float]):
     """Elo ratings (self-play.md §6), which a fight changes by less than ``k``; ``anchors`` have fixed ratings.
 
-    Other players start with ``initial``, the mean of the anchors, or 1500.
+    Other players start with ``initial``, by default the mean of the anchors, or 1500.
     """
 
     batch_size = 10  #: As in self-play.md §6.
 
-    def __init__(self, k: float = 16, anchors: Mapping[Player, float] | None = None) -> None:
+    def __init__(
+        self, k: float = 16, anchors: Mapping[Player, float] | None = None, initial: float | None = None
+    ) -> None:
         self.k, self.anchors = k, dict(anchors or {})
-        self.initial = center_of(self.anchors.values())
+        self.initial = center_of(self.anchors.values()) if initial is None else initial
         self.ratings = {player: float(rating) for player, rating in self.anchors.items()}
 
     def _initial_rating(self, predecessor: float | None) -> float:

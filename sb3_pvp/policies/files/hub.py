@@ -6,8 +6,9 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,13 +54,19 @@ def _one_line(text: object) -> str:
 
 
 def push_fighter(
-    model: Path, repo_id: str, private: bool, revision: str | None, message: str | None, results: Sequence[Path]
+    model: Path,
+    repo_id: str,
+    private: bool,
+    revision: str | None,
+    message: str | None,
+    results: Sequence[Path],
+    tags: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Uploads a model, which must be trusted, as a fighter file with a card.
 
     Creates the repository and the branch ``revision`` if needed. ``results`` are files with the output of ``sb3-pvp
-    evaluate --json``. Returns the name of the file and the commit's address. Raises `Refusal` for what the hub refuses,
-    and results of another game.
+    evaluate --json``; ``tags`` are added to those of every card. Returns the name of the file and the commit's address.
+    Raises `Refusal` for what the hub refuses, and results of another game.
     """
     if get_token() is None:
         raise Refusal("pushing needs a token of the hub that may write: set HF_TOKEN, or run hf auth login")
@@ -81,7 +88,7 @@ def push_fighter(
                 raise Refusal(f"{repo_id} exists and is public: push without --private, or make it private on the hub")
             if revision is not None:
                 api.create_branch(repo_id, branch=revision, exist_ok=True)
-            make_card(repo_id, revision, fighter.name, about, figures).save(Path(folder, "README.md"))
+            make_card(repo_id, revision, fighter.name, about, figures, tags).save(Path(folder, "README.md"))
             commit = api.upload_folder(
                 repo_id=repo_id,
                 folder_path=folder,
@@ -123,8 +130,45 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
     return path, name, str(info.sha)
 
 
+@dataclass(frozen=True)
+class HubFighter:
+    """A fighter file on the hub, downloaded."""
+
+    repo_id: str
+    commit: str
+    path: Path
+    source: str  #: Its address, which names the commit.
+    tags: tuple[str, ...]  #: Of the repository.
+
+
+def find_fighters(tags: Sequence[str], known: Collection[str]) -> Iterator[HubFighter]:
+    """Yields the fighter files, and ONNX files where there are none, of all repositories with these tags.
+
+    They are not checked. What is from a source that is ``known`` already is skipped, and so is a repository with
+    several of them or none. Raises `Refusal` for what the hub refuses.
+    """
+    api = _api()
+    with _hub_errors():
+        found = [each.id for each in api.list_models(filter=[*tags])]
+    for repo_id in found:
+        with _hub_errors():
+            info = api.model_info(repo_id)
+        names = [each.rfilename for each in info.siblings or () if _PLAIN.fullmatch(each.rfilename)]
+        fitting = [name for name in names if name.endswith(SUFFIX)] or [n for n in names if n.endswith(".onnx")]
+        source = f"{repo_id}@{info.sha}"
+        if len(fitting) == 1 and source not in known:
+            with TemporaryDirectory() as folder, _hub_errors():
+                path = Path(api.hf_hub_download(repo_id, fitting[0], revision=info.sha, local_dir=folder))
+                yield HubFighter(repo_id, str(info.sha), path, source, tuple(info.tags or ()))
+
+
 def make_card(
-    repo_id: str, revision: str | None, file: str, about: Description, results: Sequence[Result]
+    repo_id: str,
+    revision: str | None,
+    file: str,
+    about: Description,
+    results: Sequence[Result],
+    tags: Sequence[str] = (),
 ) -> ModelCard:
     """Returns the model card of a fighter file; ``results`` are in its table and its metadata."""
     game = _one_line(about.game or (about.contract.name if about.contract else "a game of its own"))
@@ -137,7 +181,7 @@ def make_card(
     data = ModelCardData(
         library_name="stable-baselines3",
         pipeline_tag="reinforcement-learning",
-        tags=["stable-baselines3", "sb3-pvp", "reinforcement-learning", game.rpartition(":")[2]],
+        tags=["stable-baselines3", "sb3-pvp", "reinforcement-learning", game.rpartition(":")[2], *tags],
         model_name=Path(file).stem if metrics else None,
         eval_results=metrics or None,
     )

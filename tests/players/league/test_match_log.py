@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from matches import PLAYERS, match, rollouts
 
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
+from sb3_pvp.players.league.match_log import _FIELDS
 
 A, B = Player("main", 5), Player("baseline")
 
@@ -122,8 +123,8 @@ def test_files_that_are_no_log_are_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE matches (key TEXT)")
     MatchLog(newer)
     with sqlite3.connect(newer) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    for path, words in ((text, "not a match log"), (other, "choose another file"), (newer, "version 2")):
+        connection.execute("PRAGMA user_version = 3")
+    for path, words in ((text, "not a match log"), (other, "choose another file"), (newer, "version 3")):
         before = path.read_bytes()
         with pytest.raises(ValueError, match=words) as error:
             MatchLog(path)
@@ -160,7 +161,7 @@ def test_a_log_is_nothing_but_its_table(log: MatchLog, changes: list[str]) -> No
     ("column", "value"), [("key", b"bytes"), ("player_a", f"main@{10**400}"), ("player_b", "a\nb"), ("seed", -1)]
 )
 def test_matches_that_cannot_be_are_one_line(log: MatchLog, column: str, value: object) -> None:
-    given = dict.fromkeys(MatchRecord.__dataclass_fields__, 0) | {"player_a": "a", "player_b": "b", "outcome": "won"}
+    given = dict.fromkeys(_FIELDS, 0) | {"player_a": "a", "player_b": "b", "outcome": "won"}
     given = {"append_number": 1, **given, "key": "k", column: value}
     with closing(sqlite3.connect(log.path)) as file, file:
         places = ", ".join("?" * len(given))

@@ -260,7 +260,7 @@ def test_rating_starts_processes_after_some_fights(league: League, monkeypatch: 
 def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
     league: League, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, ended = rating._play_fights, []
+    play, ended = rating.play_fights, []
 
     def failing(*given: Any) -> Iterator[tuple[int, MatchRecord]]:
         for each in play(*given):
@@ -269,7 +269,7 @@ def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
             if len(ended) == 3:
                 raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(rating, "_play_fights", failing)
+    monkeypatch.setattr(rating, "play_fights", failing)
     with pytest.raises(ConnectionError):
         play_matches(league, {(SCRIPTED, BOT): 8}, 0, SETTINGS)
     assert len(league.log) == len(ended) == 3

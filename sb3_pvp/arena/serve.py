@@ -1,0 +1,72 @@
+"""An arena that plays by itself: a round every few hours."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.rounds import RoundSummary
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LAST = "last_round_at"
+
+
+def parse_interval(text: str) -> float:
+    """Returns the seconds of a text such as ``4h``, ``30m`` or ``10s``; `ValueError` for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"an interval is a number and one of s, m, h or d, such as 4h; got {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def serve(
+    arena: Arena,
+    every: float,
+    told: Callable[[RoundSummary | Exception | None], object],
+    rounds: int | None = None,
+) -> None:
+    """Plays rounds until the season is over, or the process is interrupted.
+
+    When the last round began is kept in the store: an arena that starts again waits for the rest of the time, and
+    rounds that were missed are made up for by one. A round that takes longer than ``every`` is not played twice at the
+    same time. What goes wrong in one round does not keep the next one from being played.
+
+    Args:
+        arena: which one.
+        every: seconds between the beginnings of two rounds.
+        told: called with the summary of each round, ``None`` at the end of the season, or what went wrong.
+        rounds: end after so many.
+
+    Raises `ValueError` if APScheduler is not installed.
+    """
+    try:
+        from apscheduler.schedulers.background import BackgroundScheduler
+    except ModuleNotFoundError as error:
+        raise ValueError('rounds on schedule need APScheduler: pip install "sb3-pvp[arena]"') from error
+    # The scheduler only says when: rounds run in this thread, so that Ctrl-C reaches them. Due twice is due once.
+    due, scheduler = threading.Event(), BackgroundScheduler(timezone=UTC)
+    last = float(arena.store.fact(_LAST) or 0)
+    first = datetime.fromtimestamp(max(last + every, time.time()), UTC)
+    settings = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
+    scheduler.add_job(due.set, "interval", seconds=every, next_run_time=first, **settings)
+    scheduler.start()
+    try:
+        while rounds is None or rounds > 0:
+            due.wait()
+            due.clear()
+            rounds = None if rounds is None else rounds - 1
+            try:
+                arena.store.set_fact(_LAST, str(time.time()))
+                summary = arena.run_once()
+            except (ValueError, OSError) as error:  # such as a database that is away, or too few players so far
+                told(error)
+                continue
+            told(summary)
+            if summary is None and arena.challenge.season.state() == "over":
+                return
+    finally:
+        scheduler.shutdown(wait=False)
