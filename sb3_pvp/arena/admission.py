@@ -13,10 +13,10 @@ from typing import Any
 from sb3_pvp.arena.challenge import FIGHTER, ONNX, SAFE_KINDS, SCRIPT, ZIP, Challenge, refusal_of
 from sb3_pvp.arena.playing import Fight, Workers
 from sb3_pvp.arena.referee import read_times, time_percentile
-from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import ACTIVE, REFUSED, Entrant, Store
 from sb3_pvp.common.errors import one_line
 from sb3_pvp.common.plain_yaml import read_ordered_dict
+from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import League, Player, player_of_file
 from sb3_pvp.players.league.league import LEAGUE, SETTINGS
 from sb3_pvp.players.opponents import WORLD_BOT

@@ -14,12 +14,12 @@ from sb3_pvp.arena.challenge import FILE as CHALLENGE
 from sb3_pvp.arena.challenge import Challenge, check_challenge, load_challenge, save_challenge
 from sb3_pvp.arena.playing import Workers
 from sb3_pvp.arena.rounds import RoundSummary, play_round
-from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import FILE as STORE
 from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, one_line
+from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import MatchLog, MatchRecord
 from sb3_pvp.players.league.league import MATCHES
 
