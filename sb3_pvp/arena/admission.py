@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,13 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
             yield Candidate(name, kind, file, str(file.resolve()), owner, trusted, facts=facts)
 
 
-def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: Workers) -> tuple[Report, Entrant]:
-    """Checks a candidate, last in a test fight against itself; returns the report, and the player with its state."""
+def examine(
+    candidate: Candidate, challenge: Challenge, store: Store, workers: Workers
+) -> tuple[Report, Entrant, bytes | None]:
+    """Checks a candidate, last in a test fight against itself.
+
+    Returns the report, the player with its state, and the content of its file.
+    """
     report, facts = Report(candidate.name), dict(candidate.facts)
     content = b"" if candidate.path is None else candidate.path.read_bytes()
     version = hash_of(content) if candidate.path else candidate.name
@@ -103,9 +108,11 @@ def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: W
         if not candidate.trusted and candidate.kind not in SAFE_KINDS:
             raise ValueError("an SB3 zip is unpickled, which runs code: send a .fighter file, see sb3-pvp export")
         if not candidate.trusted and (lacking := missing_walls()):
-            raise ValueError(f"files of strangers are not played here, since this machine cannot: {'; '.join(lacking)}")
+            raise ValueError(f"files of strangers are not played here: {'; '.join(lacking)}")
         if candidate.path is not None:
             about, weights = _read(candidate.path, candidate.kind)
+            if candidate.path.read_bytes() != content:
+                raise ValueError("its file has changed meanwhile: try again")
             facts |= about
             report.checks.append(("model", ", ".join(f"{key} {value}" for key, value in about.items())))
         refusal = refusal_of(challenge, candidate.kind, facts.get("algorithm"), facts.get("steps"), candidate.tags)
@@ -127,7 +134,7 @@ def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: W
         candidate.name, candidate.kind, opponent, version, weights, candidate.source, candidate.owner, state,
         report.refusal, facts=facts,
     )  # fmt: skip
-    return report, entrant
+    return report, entrant, content if candidate.path else None
 
 
 def hash_of(content: bytes) -> str:
@@ -219,8 +226,3 @@ def _from_hub(tags: Sequence[str], known: set[str]) -> Iterator[Candidate]:
         name = f"{owner}+{repo}+{found.commit[:8]}" if owner else f"{repo}+{found.commit[:8]}"
         kind = _SUFFIXES[found.path.suffix]
         yield Candidate(name, kind, found.path, found.source, owner, False, tuple(found.tags))
-
-
-def describe(player: Entrant) -> dict[str, Any]:
-    """Returns a player as plain values."""
-    return asdict(player)

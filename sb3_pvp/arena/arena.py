@@ -19,7 +19,6 @@ from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, one_line
-from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import MatchLog, MatchRecord
 from sb3_pvp.players.league.league import MATCHES
 
@@ -180,11 +179,6 @@ class Arena:
         kept = self.store.fact(_SEASON + season.name)
         return None if kept is None else dict(orjson.loads(kept))
 
-    @property
-    def walls(self) -> tuple[str, ...]:
-        """What this machine cannot enforce, so that no strangers are let in; ``()`` if nothing is missing."""
-        return missing_walls()
-
     def close(self) -> None:
         """Ends the processes."""
         self.workers.close()
@@ -192,8 +186,7 @@ class Arena:
     def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[Report]:
         reports = []
         for candidate in candidates(source, owner, trusted, known):
-            report, entrant = examine(candidate, self.challenge, self.store, self.workers)
-            content = None if candidate.path is None else candidate.path.read_bytes()
+            report, entrant, content = examine(candidate, self.challenge, self.store, self.workers)
             twin = self.store.add(entrant, content)
             if twin is not None and not report.refusal:
                 report.refusal = f"there is a player {twin.name} already"
