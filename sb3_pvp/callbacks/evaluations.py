@@ -35,7 +35,6 @@ from sb3_pvp.matches.evaluation import (
 )
 from sb3_pvp.players.league import LEARNER, Elo, League, Player, center_of
 from sb3_pvp.players.opponents import (
-    MODEL_SUFFIXES,
     OpponentChoice,
     make_opponent,
     opponent_name,
@@ -43,6 +42,7 @@ from sb3_pvp.players.opponents import (
     playing_like,
 )
 from sb3_pvp.policies.files.model_files import save_weights
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"

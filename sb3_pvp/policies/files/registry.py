@@ -28,10 +28,11 @@ from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
 from sb3_pvp.policies.files.reading import data_of, read_plain_values, refuse_nan
-from sb3_pvp.policies.files.shipped import is_fighter
+from sb3_pvp.policies.files.shipped import GRAPH, is_fighter
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
+_ONNX = "onnx"  #: Of files with the ending `GRAPH`.
 #: Attributes in a model file that only training needs.
 TRAINING_ONLY = (
     "training_state",
@@ -193,8 +194,8 @@ def algorithm_of(source: Source) -> Algorithm:
         name = getattr(source, "algorithm", None)
         if name is None and not isinstance(source, find_algorithm(DEFAULT).model_class):
             raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
-    elif isinstance(source, (str, Path)) and is_fighter(source):
-        name = None
+    elif isinstance(source, (str, Path)) and (is_fighter(source) or Path(source).suffix == GRAPH):
+        name = None if is_fighter(source) else _ONNX
     else:
         try:
             name = data_of(source).get("algorithm")
