@@ -20,6 +20,7 @@ from benchmarks.rollout import bench_rollout
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.train import bench_train
+from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
 from sb3_pvp.cli.usage import run_app
@@ -40,6 +41,7 @@ app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
+app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 

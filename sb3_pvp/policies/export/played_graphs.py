@@ -75,10 +75,12 @@ class UnityGraph(Graph):
         columns = map(np.ascontiguousarray, np.split(seen[:, 0], self._borders, axis=1))
         given = {_UNITY_MASKS: masks.astype(np.float32), **dict(zip(self._sensors, columns, strict=True))}
         chosen, *likeliest = self._session.run(self._outputs, given)
+        for output in (chosen, *likeliest):
+            if output.shape != (wanted := numbers.shape if likeliest else masks.shape):
+                kind = "actions" if likeliest else "log-probabilities"
+                raise ValueError(f"its {_CHOICES} are {kind} of the shape {output.shape}, not {wanted}")
         if likeliest:
             return np.where(numbers < 0, likeliest[0], chosen), chosen
-        if chosen.shape != masks.shape:
-            raise ValueError(f"its {_CHOICES} have the shape {chosen.shape}, but log-probabilities {masks.shape}")
         # Unity's masked entries have a probability of 1e-7.
         shares = np.split(np.exp(np.minimum(chosen, 0.0), dtype=np.float64) * masks, np.cumsum(sizes)[:-1], axis=1)
         actions = []
