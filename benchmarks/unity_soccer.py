@@ -69,16 +69,17 @@ class SoccerTeam(NamedTuple):
     fighter: Opponent | None  #: ``None`` is `RANDOM`.
     ablation: Ablation = ABLATIONS["as it is"]
 
-    def act(self, seen: Rays, masks: NDArray[np.bool_], words: Any, rng: np.random.Generator) -> tuple[Actions, Any]:
+    def act(self, seen: Rays, masks: NDArray[np.bool_], state: Any, rng: np.random.Generator) -> tuple[Actions, Any]:
         """Returns the actions of a team, int64 ``(N, heads)``, and its next state."""
         contract = SOCCER_TWOS.contract
         if self.fighter is None:
-            return contract.random_action(masks, rng), words
+            return contract.random_action(masks, rng), state
         rays = by_sensor(seen)
         altered = np.concatenate([self.ablation.rays(part).reshape(*part.shape[:2], -1) for part in rays], axis=2)
-        given = altered.reshape(seen.shape), words, np.zeros(len(seen), np.bool_), False, masks
-        actions, words = self.fighter.predict(*given)
-        return self.ablation.actions(actions.reshape(len(seen), len(contract.agents), -1)).reshape(actions.shape), words
+        given = altered.reshape(seen.shape), state, np.zeros(len(seen), np.bool_), False, masks
+        actions, state = self.fighter.predict(*given)
+        of_agents = actions.reshape(len(seen), len(contract.agents), -1)
+        return self.ablation.actions(of_agents).reshape(actions.shape), state
 
 
 def by_sensor(seen: Rays) -> list[Rays]:
@@ -94,16 +95,17 @@ def _play(teams: tuple[SoccerTeam, SoccerTeam], games: int, seed: int) -> tuple[
     """Plays games side by side; returns their outcomes for the first team, in the blue seat, and their steps."""
     world, rng = SOCCER_TWOS.make_world("sim", games, seed, {}), np.random.default_rng(seed)
     world.reset()
-    states = [each.fighter and each.fighter.initial_state(range(seat, 2 * games, 2)) for seat, each in enumerate(teams)]
+    seeds = [range(seat, NUM_SEATS * games, NUM_SEATS) for seat in range(NUM_SEATS)]
+    states = [
+        np.zeros(games) if team.fighter is None else team.fighter.initial_state(own)
+        for team, own in zip(teams, seeds, strict=True)
+    ]
     actions = np.zeros((games, NUM_SEATS, world.contract.num_heads), np.int64)
     running = np.arange(games)
     for _ in range(MAX_STEPS // STEPS_PER_DECISION):
         for seat, team in enumerate(teams):
-            state = states[seat]
-            own = None if state is None else state[running]
-            actions[running, seat], own = team.act(world.obs[running, seat], world.masks[running, seat], own, rng)
-            if state is not None:
-                state[running] = own
+            given = world.obs[running, seat], world.masks[running, seat], states[seat][running]
+            actions[running, seat], states[seat][running] = team.act(*given, rng)
         world.step(actions[running], running)
         running = running[world.outcome[running, 0] == int(Outcome.RUNNING)]
         if not running.size:

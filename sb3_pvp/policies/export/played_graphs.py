@@ -36,9 +36,13 @@ class Graph:
     def _sizes(self, name: str, axes: int) -> list[int]:
         """Returns the sizes of an input behind the batch; raises `ValueError` unless it has so many, and any batch."""
         batch, *sizes = self._inputs.get(name) or [0]
-        if isinstance(batch, int) or len(sizes) != axes or not all(isinstance(size, int) for size in sizes):
+        if (
+            isinstance(batch, int)
+            or len(sizes) != axes
+            or not all(isinstance(size, int) and size > 0 for size in sizes)
+        ):
             found = self._inputs.get(name, "missing")
-            raise ValueError(f"its input {name!r} must have any batch and {axes} fixed sizes, but it is {found}")
+            raise ValueError(f"its input {name!r} must have any batch and {axes} fixed sizes, but it is {found!s:.60}")
         return sizes
 
     def decide(self, seen: Frames, masks: Flags, numbers: Frames, sizes: Sequence[int]) -> tuple[NDArray[Any], ...]:

@@ -176,6 +176,7 @@ def test_what_is_no_such_graph_is_refused(tmp_path: Path, capfd: pytest.CaptureF
             "its input 'observation' must have any batch and 2 fixed sizes, but it is [1, 1, 176]",
         ),
         (exported(frames="batch,1,features"), "its input 'observation' must have any batch and 2 fixed sizes"),
+        (exported(entries=0), "its input 'action_mask' must have any batch and 1 fixed sizes"),
         (exported(frames="batch,4194304,176"), "it sees more than 4194304 numbers"),
         (exported(frames="batch,1000,176"), "frame_ages must be"),
         (with_ages(exported(), "[1, 1]"), "frame_ages must be"),
