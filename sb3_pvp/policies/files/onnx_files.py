@@ -152,7 +152,7 @@ class OnnxOpponent(ModelOpponent):
 
 
 class OnnxFiles(Algorithm):
-    """ONNX files in the registry. They can only be opponents and players of leagues: SB3 has no model of them."""
+    """What reads ONNX files. They are opponents and players of leagues, but SB3 has no model of them."""
 
     model_class = BaseAlgorithm
 
@@ -168,6 +168,3 @@ class OnnxFiles(Algorithm):
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES >> 20} MiB")
         return OnnxOpponent(source.name, content)
-
-
-ONNX = OnnxFiles()

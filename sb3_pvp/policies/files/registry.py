@@ -28,11 +28,10 @@ from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, part_of
 from sb3_pvp.policies.files.reading import data_of, read_plain_values, refuse_nan
-from sb3_pvp.policies.files.shipped import GRAPH, is_fighter
+from sb3_pvp.policies.files.shipped import is_fighter
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
-_ONNX = "onnx"  #: Of files with the ending `GRAPH`.
 #: Attributes in a model file that only training needs.
 TRAINING_ONLY = (
     "training_state",
@@ -150,6 +149,8 @@ class Algorithm:
 
 
 _registered: dict[str, Algorithm] = {}
+#: What reads files of no algorithm of ours, by their ending; `sb3_pvp.policies.files.model_files` fills it.
+OTHER_FILES: dict[str, Algorithm] = {}
 
 
 def register_algorithm(name: str, algorithm: Algorithm) -> None:
@@ -194,8 +195,10 @@ def algorithm_of(source: Source) -> Algorithm:
         name = getattr(source, "algorithm", None)
         if name is None and not isinstance(source, find_algorithm(DEFAULT).model_class):
             raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
-    elif isinstance(source, (str, Path)) and (is_fighter(source) or Path(source).suffix == GRAPH):
-        name = None if is_fighter(source) else _ONNX
+    elif isinstance(source, (str, Path)) and (other := OTHER_FILES.get(Path(source).suffix)):
+        return other
+    elif isinstance(source, (str, Path)) and is_fighter(source):
+        name = None
     else:
         try:
             name = data_of(source).get("algorithm")

@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 import sb3_pvp
+from sb3_pvp.callbacks.exploiters.best_response import can_start_warm
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction, load_contract
 from sb3_pvp.matches.rating import check_players, play_matches
+from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import opponent_name
 from sb3_pvp.policies.export.onnx_graph import actor_graph
 from sb3_pvp.policies.files import onnx_files
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
+from sb3_pvp.policies.files.registry import algorithm_names
 from tests.envs.test_env_state import play
 from tests.players.opponent_models import plain_model, random_model
 from tests.policies.export.hostile_graphs import READING, SECRET
@@ -249,11 +252,29 @@ def test_it_needs_onnx_runtime(fighter: str, tmp_path: Path, monkeypatch: pytest
     assert "pip install 'sb3-pvp[onnx]'" in refused(written(Path(fighter).read_bytes(), tmp_path))
 
 
+def test_fights_with_it_are_recorded(fighter: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "fight.json")
+    for players in (["fast", "--opponent", fighter], [fighter, "--opponent", "fast"]):
+        with pytest.raises(SystemExit) as exit_info:
+            main(["record", *players, "-o", out])
+        assert exit_info.value.code == 0
+        recorded = {each.name: each for each in load_fight(out).players}
+        assert recorded.keys() == {"fast", "generalist"}
+        assert (recorded["generalist"].kind, recorded["generalist"].content_hash) == (
+            "model",
+            load_opponent(fighter).content_hash,
+        )
+
+
+def test_it_is_no_algorithm_to_train(fighter: str) -> None:
+    assert "onnx" not in algorithm_names() and not can_start_warm(Path(fighter))
+
+
 def test_it_is_no_model_of_sb3(fighter: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="is an ONNX file, which can be an opponent or in a league"):
         sb3_pvp.load(fighter)
     train = ["train", "--algo", "maskable_ppo", "--env", "NhEnv", "-i", fighter]
-    for command in (["evaluate", fighter], ["record", fighter], train):
+    for command in (["evaluate", fighter], ["exploit", fighter], train):
         with pytest.raises(SystemExit) as exit_info:
             main(command)
         assert exit_info.value.code == 2
