@@ -14,9 +14,8 @@ from benchmarks.report import Row, print_report
 from sb3_pvp.common.errors import refusals
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.games.soccer import SOCCER_TWOS
-from sb3_pvp.games.soccer.layout import OTHER_GOAL, OWN_GOAL, TAGS, Sensor
+from sb3_pvp.games.soccer.layout import OTHER_GOAL, OWN_GOAL, TAGS
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
-from sb3_pvp.games.soccer.rays import FRAMES
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.opponents import make_opponent
 from sb3_pvp.policies.acting import Opponent
@@ -84,11 +83,12 @@ class SoccerTeam(NamedTuple):
 
 def by_sensor(seen: Rays) -> list[Rays]:
     """Returns what each sensor sees, ``(N, agents, frames, rays, numbers)``."""
-    sensors: tuple[Sensor, ...] = SOCCER_TWOS.layout.roles[0].sensors
-    shapes = [(FRAMES, len(sensor.angles), len(TAGS) + 2) for sensor in sensors]
-    agents = seen.reshape(len(seen), len(SOCCER_TWOS.contract.agents), -1)
-    parts = np.split(agents, np.cumsum([np.prod(shape) for shape in shapes])[:-1], axis=2)
-    return [part.reshape(*part.shape[:2], *shape) for part, shape in zip(parts, shapes, strict=True)]
+    rays = [len(sensor.angles) for sensor in SOCCER_TWOS.layout.roles[0].sensors]
+    frames = seen.reshape(len(seen), len(SOCCER_TWOS.contract.agents), -1)
+    numbers = len(TAGS) + 2
+    depth = frames.shape[2] // (sum(rays) * numbers)
+    parts = np.split(frames, np.cumsum(rays)[:-1] * depth * numbers, axis=2)
+    return [part.reshape(*part.shape[:2], depth, -1, numbers) for part in parts]
 
 
 def _play(teams: tuple[SoccerTeam, SoccerTeam], games: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
