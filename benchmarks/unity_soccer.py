@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,10 +17,9 @@ from sb3_pvp.games.soccer import SOCCER_TWOS
 from sb3_pvp.games.soccer.layout import OTHER_GOAL, OWN_GOAL, TAGS
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
 from sb3_pvp.matches.evaluation import wilson_interval
-from sb3_pvp.players.opponents import make_opponent
-from sb3_pvp.policies.acting import Opponent
+from sb3_pvp.players.opponents import WORLD_BOT, make_opponent
+from sb3_pvp.policies.acting import Decision, Flags, Opponent
 
-RANDOM = "random"  #: Whoever takes all legal actions equally often.
 _NOTHING = len(TAGS)  #: The number of a ray that says whether it met nothing.
 
 Rays = NDArray[np.float32]
@@ -62,23 +61,19 @@ ABLATIONS: Mapping[str, Ablation] = {
 }
 
 
-class SoccerTeam(NamedTuple):
+class AblatedOpponent:
     """A fighter that sees and does what an ablation makes of it."""
 
-    fighter: Opponent | None  #: ``None`` is `RANDOM`.
-    ablation: Ablation = ABLATIONS["as it is"]
+    def __init__(self, fighter: Opponent, ablation: Ablation) -> None:
+        self._fighter, self._ablation, self.initial_state = fighter, ablation, fighter.initial_state
 
-    def act(self, seen: Rays, masks: NDArray[np.bool_], state: Any, rng: np.random.Generator) -> tuple[Actions, Any]:
-        """Returns the actions of a team, int64 ``(N, heads)``, and its next state."""
-        contract = SOCCER_TWOS.contract
-        if self.fighter is None:
-            return contract.random_action(masks, rng), state
-        rays = by_sensor(seen)
-        altered = np.concatenate([self.ablation.rays(part).reshape(*part.shape[:2], -1) for part in rays], axis=2)
-        given = altered.reshape(seen.shape), state, np.zeros(len(seen), np.bool_), False, masks
-        actions, state = self.fighter.predict(*given)
-        of_agents = actions.reshape(len(seen), len(contract.agents), -1)
-        return self.ablation.actions(of_agents).reshape(actions.shape), state
+    def predict(self, observation: Rays, state: Any, starts: Flags, deterministic: bool, masks: Flags) -> Decision:
+        """Implements `Opponent.predict`."""
+        teams = len(observation), len(SOCCER_TWOS.contract.agents), -1
+        altered = [self._ablation.rays(part).reshape(teams) for part in by_sensor(observation)]
+        seen = np.concatenate(altered, axis=2).reshape(observation.shape)
+        actions, state = self._fighter.predict(seen, state, starts, deterministic, masks)
+        return self._ablation.actions(actions.reshape(teams)).reshape(actions.shape), state
 
 
 def by_sensor(seen: Rays) -> list[Rays]:
@@ -91,32 +86,30 @@ def by_sensor(seen: Rays) -> list[Rays]:
     return [part.reshape(*part.shape[:2], depth, -1, numbers) for part in parts]
 
 
-def _play(teams: tuple[SoccerTeam, SoccerTeam], games: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Plays games side by side; returns their outcomes for the first team, in the blue seat, and their steps."""
-    world, rng = SOCCER_TWOS.make_world("sim", games, seed, {}), np.random.default_rng(seed)
-    world.reset()
-    seeds = [range(seat, NUM_SEATS * games, NUM_SEATS) for seat in range(NUM_SEATS)]
-    states = [
-        np.zeros(games) if team.fighter is None else team.fighter.initial_state(own)
-        for team, own in zip(teams, seeds, strict=True)
-    ]
-    actions = np.zeros((games, NUM_SEATS, world.contract.num_heads), np.int64)
-    running = np.arange(games)
-    for _ in range(MAX_STEPS // STEPS_PER_DECISION):
-        for seat, team in enumerate(teams):
-            given = world.obs[running, seat], world.masks[running, seat], states[seat][running]
-            actions[running, seat], states[seat][running] = team.act(*given, rng)
-        world.step(actions[running], running)
+def _play(players: Sequence[Opponent | None], games: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Plays games side by side; returns their outcomes for the first player, in the blue seat, and their steps."""
+    world = SOCCER_TWOS.make_world("sim", games, seed, {})
+    bots = tuple(WORLD_BOT if player is None else None for player in players)
+    world.reset(options=[{"bots": bots, "seed": seed + game} for game in range(games)])
+    acting = {seat: player for seat, player in enumerate(players) if player is not None}
+    states = {seat: player.initial_state(range(seat, 2 * games, 2)) for seat, player in acting.items()}
+    starts, running = np.ones(games, np.bool_), np.arange(games)
+    while running.size and world.ticks.max() < MAX_STEPS // STEPS_PER_DECISION:
+        actions = np.zeros((len(running), NUM_SEATS, world.contract.num_heads), np.int64)
+        for seat, player in acting.items():
+            given = world.obs[running, seat], states[seat][running], starts[running], False, world.masks[running, seat]
+            actions[:, seat], states[seat][running] = player.predict(*given)
+        world.step(actions, running)
+        starts[:] = False
         running = running[world.outcome[running, 0] == int(Outcome.RUNNING)]
-        if not running.size:
-            break
     return world.outcome[:, 0].astype(np.int64), world.steps.copy()
 
 
-def play_case(case: str, team: SoccerTeam, other: SoccerTeam, games: int, seed: int) -> Row:
-    """Returns the row of a team that has each seat in half of the games."""
-    as_blue, steps = _play((team, other), games - games // 2, seed)
-    as_purple, more = _play((other, team), games // 2, seed + 1)
+def play_case(case: str, fighter: Opponent, other: Opponent | None, games: int, seed: int) -> Row:
+    """Returns the row of a fighter that has each seat in half of the games; ``None``: whoever acts at random."""
+    player = AblatedOpponent(fighter, ABLATIONS[case])
+    as_blue, steps = _play([player, other], games - games // 2, seed)
+    as_purple, more = _play([other, player], games // 2, seed + games)
     won = [int((as_blue == Outcome.WON).sum()), int((as_purple == Outcome.LOST).sum())]
     still_open = int((as_blue == Outcome.RUNNING).sum() + (as_purple == Outcome.RUNNING).sum())
     low, high = wilson_interval(sum(won), games)
@@ -136,7 +129,7 @@ def play_case(case: str, team: SoccerTeam, other: SoccerTeam, games: int, seed: 
 
 def bench_unity_soccer(
     network: Annotated[Path, typer.Argument(help="A fighter of Unity's SoccerTwos, an ONNX file.")],
-    against: Annotated[str, typer.Option(help="random, a script, or another file.")] = RANDOM,
+    against: Annotated[str, typer.Option(help="baseline (acts at random), a script, or a file.")] = WORLD_BOT,
     games: Annotated[int, typer.Option(min=1, help="Number of games of a row.")] = 300,
     ablations: Annotated[bool, typer.Option(help="Also with conventions turned round.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
@@ -146,15 +139,12 @@ def bench_unity_soccer(
 
     "open" are games that nobody has won after 5,000 steps of physics, and "steps" their mean number.
     """
-    contract = SOCCER_TWOS.contract
     with refusals():
-        fighter = make_opponent(network, contract, SOCCER_TWOS)
-        other = None if against == RANDOM else make_opponent(against, contract, SOCCER_TWOS)
-        if against != RANDOM and other is None:
-            raise ValueError(f"--against must be {RANDOM}, a script or a file, got {against!r}")
-    chosen = ABLATIONS if ablations else {case: ABLATIONS[case] for case in [*ABLATIONS][:1]}
-    rows = [
-        play_case(case, SoccerTeam(fighter, each), SoccerTeam(other), games, seed + 2 * number)
-        for number, (case, each) in enumerate(chosen.items())
-    ]
+        fighter = make_opponent(network, SOCCER_TWOS.contract, SOCCER_TWOS)
+        other = make_opponent(against, SOCCER_TWOS.contract, SOCCER_TWOS)
+        if other is None and against != WORLD_BOT:
+            raise ValueError(f"--against must be {WORLD_BOT}, a script or a file, got {against!r}")
+    assert fighter is not None
+    cases = [*ABLATIONS][: None if ablations else 1]
+    rows = [play_case(case, fighter, other, games, seed) for case in cases]
     print_report("unity_soccer", rows, ("onnxruntime",), as_json)

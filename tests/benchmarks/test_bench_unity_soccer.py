@@ -36,7 +36,7 @@ def test_bad_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for arguments, words in (
         ([network], "stranger.onnx sees 300 features"),
         ([str(tmp_path / "absent.onnx")], "There is no model file"),
-        ([good, "--against", "self"], "--against must be random, a script or a file, got 'self'"),
+        ([good, "--against", "self"], "--against must be baseline, a script or a file, got 'self'"),
         ([good, "--against", "nobody"], "unknown opponent 'nobody'"),
     ):
         error = run(*arguments, capsys=capsys, code=2)
