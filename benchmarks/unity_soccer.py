@@ -62,7 +62,9 @@ ABLATIONS: Mapping[str, Ablation] = {
 
 
 class AblatedOpponent:
-    """A fighter that sees and does what an ablation makes of it."""
+    """A fighter of a single frame that sees and does what an ablation makes of it."""
+
+    frame_ages = (0,)
 
     def __init__(self, fighter: Opponent, ablation: Ablation) -> None:
         self._fighter, self._ablation, self.initial_state = fighter, ablation, fighter.initial_state
@@ -97,8 +99,10 @@ def _play(players: Sequence[Opponent | None], games: int, seed: int) -> tuple[ND
     while running.size and world.ticks.max() < MAX_STEPS // STEPS_PER_DECISION:
         actions = np.zeros((len(running), NUM_SEATS, world.contract.num_heads), np.int64)
         for seat, player in acting.items():
-            given = world.obs[running, seat], states[seat][running], starts[running], False, world.masks[running, seat]
-            actions[:, seat], states[seat][running] = player.predict(*given)
+            seen = world.obs[running, seat]
+            seen = seen[:, None] if hasattr(player, "frame_ages") else seen
+            given = states[seat][running], starts[running], False, world.masks[running, seat]
+            actions[:, seat], states[seat][running] = player.predict(seen, *given)
         world.step(actions, running)
         starts[:] = False
         running = running[world.outcome[running, 0] == int(Outcome.RUNNING)]
