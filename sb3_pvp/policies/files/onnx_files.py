@@ -154,8 +154,6 @@ class OnnxOpponent(ModelOpponent):
 class OnnxFiles(Algorithm):
     """What reads ONNX files. They are opponents and players of leagues, but SB3 has no model of them."""
 
-    model_class = BaseAlgorithm
-
     def load(self, file: Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> BaseAlgorithm:
         """Raises `ValueError`, which says what an ONNX file can be."""
         raise ValueError(f"{file} is an ONNX file, which can be an opponent or in a league, but is no model of SB3")
