@@ -69,12 +69,14 @@ class AblatedOpponent:
     def __init__(self, fighter: Opponent, ablation: Ablation) -> None:
         self._fighter, self._ablation, self.initial_state = fighter, ablation, fighter.initial_state
 
-    def predict(self, observation: Rays, state: Any, starts: Flags, deterministic: bool, masks: Flags) -> Decision:
+    def predict(
+        self, observation: Rays, state: Any, episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
         """Implements `Opponent.predict`."""
         teams = len(observation), len(SOCCER_TWOS.contract.agents), -1
         altered = [self._ablation.rays(part).reshape(teams) for part in by_sensor(observation)]
         seen = np.concatenate(altered, axis=2).reshape(observation.shape)
-        actions, state = self._fighter.predict(seen, state, starts, deterministic, masks)
+        actions, state = self._fighter.predict(seen, state, episode_start, deterministic, action_masks)
         return self._ablation.actions(actions.reshape(teams)).reshape(actions.shape), state
 
 
