@@ -24,6 +24,7 @@ from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import opponent_name
 from sb3_pvp.policies.export.onnx_graph import actor_graph
+from sb3_pvp.policies.files import reading
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 from sb3_pvp.policies.files.registry import algorithm_names
 from tests.envs.test_env_state import play
