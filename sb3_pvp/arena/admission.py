@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from sb3_pvp.arena.challenge import FIGHTER, ONNX, SAFE_KINDS, SCRIPT, ZIP, Chal
 from sb3_pvp.arena.playing import Fight, Workers
 from sb3_pvp.arena.referee import read_times, time_percentile
 from sb3_pvp.arena.store import ACTIVE, REFUSED, Entrant, Store
-from sb3_pvp.common.errors import one_line
+from sb3_pvp.common.errors import did_you_mean, one_line
 from sb3_pvp.common.plain_yaml import read_ordered_dict
 from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import League, Player, player_of_file
@@ -55,7 +55,9 @@ class Report:
         return "\n".join([f"{self.player}: {verdict}", *lines])
 
 
-def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> Iterator[Candidate]:
+def candidates(
+    source: str, owner: str, trusted: bool, known: Sequence[Entrant], names: Collection[str] = ()
+) -> Iterator[Candidate]:
     """Yields who is found at a source that is no player yet.
 
     Args:
@@ -64,6 +66,7 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
         owner: of the files; on the hub, the owner of the repository counts.
         trusted: files may be unpickled.
         known: the players so far, which are not looked at again.
+        names: of the game's scripts and of fighters that ship, which are no paths.
 
     Raises `ValueError` and `OSError` if the source cannot be read.
     """
@@ -71,13 +74,13 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
         yield from _from_hub(source.removeprefix(HUB).split(","), {each.source for each in known})
         return
     path = Path(source)
-    if not path.exists():
-        if "/" in source or path.suffix in _SUFFIXES:
-            raise FileNotFoundError(f"there is no file or folder {source}")
+    if source in names:
         shipped = shipped_file(source)
         kind, place = (SCRIPT, "the game") if shipped is None else (FIGHTER, "sb3_pvp")
         yield Candidate(str(Player.parse(source)), kind, shipped, f"{source} of {place}", trusted=True)
         return
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file, folder or script {source}{did_you_mean(source, names)}")
     versions = {each.version for each in known}
     files = [path] if path.is_file() else _files_in(path)
     for file in files:

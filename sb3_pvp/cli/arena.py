@@ -52,6 +52,9 @@ def init(
         challenge = Challenge(name=name or folder.resolve().name, game=game or HOME_GAME, **facts)
         made = Arena.create(folder, challenge, store)
     made.close()
+    for each in made.players:
+        if each.reason:
+            typer.echo(f"{each.name} is refused: {each.reason}", err=True)
     for wall in missing_walls():
         typer.echo(f"strangers are not let in: {wall}", err=True)
     typer.echo(f"made {folder}: edit {folder / 'challenge.yaml'}, then sb3-pvp arena add {folder} PLAYER")
