@@ -7,9 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sb3_pvp import PvpPPO
-from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.challenge import Challenge
-from sb3_pvp.arena.exchange import compare_players
+from sb3_pvp.arena import Arena, Challenge, compare_players
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.matches.sprt import Sprt
 from sb3_pvp.policies import AutoregressivePolicy

@@ -188,7 +188,7 @@ class Part:
             for fight in waiting.values():
                 causes = [lost.get((fight.match, name)) for name in _pair(fight)]
                 if any(causes):
-                    yield fight, _forfeit(causes)
+                    yield fight, forfeit(causes)
                 else:
                     again.append(fight)
             if again and is_known:
@@ -264,7 +264,7 @@ def _pair(fight: Fight) -> tuple[str, str]:
     return fight.first, fight.second
 
 
-def _forfeit(causes: Sequence[str | None]) -> Result:
+def forfeit(causes: Sequence[str | None]) -> Result:
     """Returns the result of a fight that one of the players, or both, have lost before it was over."""
     outcome = "tied" if all(causes) else "lost" if causes[0] else "won"
     return Result(outcome=outcome, faults=[*causes])

@@ -12,7 +12,7 @@ import numpy as np
 
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
 from sb3_pvp.arena.pairing import Field, pairs_of_round
-from sb3_pvp.arena.playing import Fight, Players, Result, Workers
+from sb3_pvp.arena.playing import Fight, Players, Result, Workers, forfeit
 from sb3_pvp.arena.store import GONE, Entrant, QueuedMatch, Store
 from sb3_pvp.arena.table import matches_of, rated
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
@@ -105,11 +105,9 @@ def play_matches(
     by_key = {match.key: match for match in matches}
     fights = []
     for match in matches:
-        causes = [lost.get(name) for name in (match.player_a, match.player_b)]
         planned = _fights(match, challenge.fights_per_match, entrants)
-        if any(causes):  # forfeited without a fight
-            outcome = "tied" if all(causes) else "lost" if causes[0] else "won"
-            results = [(fight, _turned(Result(outcome=outcome, faults=causes), fight, match)) for fight in planned]
+        if lost.keys() & {match.player_a, match.player_b}:
+            results = [(fight, forfeit([lost.get(fight.first), lost.get(fight.second)])) for fight in planned]
             yield match, _records(challenge, match, entrants, results)
         else:
             fights += planned
@@ -203,14 +201,6 @@ def _records(
 
 
 TURNED = {"won": "lost", "lost": "won"}  #: Outcomes as the other seat sees them.
-
-
-def _turned(result: Result, fight: Fight, match: QueuedMatch) -> Result:
-    """Returns a result as the first seat of a fight sees it, from one that the match's first player sees."""
-    if fight.first == match.player_a:
-        return result
-    outcome = TURNED.get(result.outcome, result.outcome)
-    return result.model_copy(update={"outcome": outcome, "faults": result.faults[::-1]})
 
 
 def _fight_key(match: str, number: int) -> str:

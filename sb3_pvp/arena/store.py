@@ -136,10 +136,9 @@ class Store:
         """Keeps a text under a name."""
         with self._writing() as connection:
             known = connection.execute(sa.select(_FACTS.c.value).where(_FACTS.c.name == name)).scalar()
-            if known is None:
+            if known is None or replace:
+                connection.execute(_FACTS.delete().where(_FACTS.c.name == name))
                 connection.execute(_FACTS.insert(), {"name": name, "value": value})
-            elif replace:
-                connection.execute(_FACTS.update().where(_FACTS.c.name == name).values(value=value))
 
     def players(self, state: str | None = None) -> list[Entrant]:
         """Returns all players, or those in a state, sorted by name."""

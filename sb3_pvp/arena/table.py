@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import orjson
@@ -91,53 +90,26 @@ def _match(key: str, fights: Sequence[MatchRecord]) -> ArenaMatch:
 def rated(
     matches: Sequence[ArenaMatch], records: Sequence[MatchRecord], rating: Rating, anchors: Mapping[Player, float]
 ) -> dict[Player, float]:
-    """Returns the ratings of all players with matches, by the system of a challenge; in any order of equal rounds."""
-    return _SYSTEMS[rating.system](matches, records, rating, anchors)
-
-
-def _elo(matches: Any, records: Any, rating: Rating, anchors: Any) -> dict[Player, float]:
-    """Elo after each round: all of its matches are rated by the ratings before it."""
-    in_rounds = sorted(matches, key=lambda match: (match.round, match.key))
-    return _elo_of(groupby(in_rounds, key=lambda match: match.round), rating, anchors)
-
-
-def _elo_sequential(matches: Any, records: Any, rating: Rating, anchors: Any) -> dict[Player, float]:
-    """Elo after each match, in the order of the log."""
-    return _elo_of(((match.key, [match]) for match in matches), rating, anchors)
-
-
-def _elo_of(batches: Iterable[tuple[Any, Iterable[Any]]], rating: Rating, anchors: Any) -> dict[Player, float]:
-    elo = Elo(rating.k, anchors, rating.initial)
-    for _, group in batches:
-        batch = [*group]
-        for match in batch:
+    """Returns the ratings of all players with matches, by the system of a challenge; ``records`` are their fights."""
+    if rating.system == "bradley_terry":
+        fit = fit_bradley_terry(Payoff(records), anchors=anchors)
+        return dict(zip(fit.players, fit.ratings.round(4).tolist(), strict=True))
+    if rating.system == "openskill":
+        skill = OpenSkill()
+        for match in matches:
             for player in (match.player_a, match.player_b):
-                elo.ratings.setdefault(player, rating.initial)
+                skill.ratings.setdefault(player, OpenSkill().rating(player))
+            skill.apply([match])
+        return {player: found.ordinal for player, found in skill.ratings.items()}
+    elo, batches = Elo(rating.k, anchors, rating.initial), [[match] for match in matches]
+    if rating.system == "elo":  # all matches of a round by the ratings before it, in whatever order they are
+        in_rounds = sorted(matches, key=lambda match: (match.round, match.key))
+        batches = [[*group] for _, group in groupby(in_rounds, key=lambda match: match.round)]
+    for batch in batches:
+        for player in (each for match in batch for each in (match.player_a, match.player_b)):
+            elo.ratings.setdefault(player, rating.initial)
         elo.apply(batch)
     return elo.ratings
-
-
-def _open_skill(matches: Any, records: Any, rating: Rating, anchors: Any) -> dict[Player, float]:
-    skill = OpenSkill()
-    for match in matches:
-        for player in (match.player_a, match.player_b):
-            if player not in skill.ratings:
-                skill.ratings[player] = skill._initial_rating(None)
-        skill.apply([match])
-    return {player: found.ordinal for player, found in skill.ratings.items()}
-
-
-def _bradley_terry(matches: Any, records: Any, rating: Rating, anchors: Any) -> dict[Player, float]:
-    fit = fit_bradley_terry(Payoff(records), anchors=anchors)
-    return dict(zip(fit.players, fit.ratings.round(4).tolist(), strict=True))
-
-
-_SYSTEMS: dict[str, Callable[..., dict[Player, float]]] = {
-    "elo": _elo,
-    "elo_sequential": _elo_sequential,
-    "openskill": _open_skill,
-    "bradley_terry": _bradley_terry,
-}
 
 
 def rank_ranges(fit: BradleyTerry) -> dict[Player, tuple[int, int]]:

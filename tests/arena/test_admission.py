@@ -23,6 +23,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from tests.arena.duel import GAME
 from tests.hub_stand_in import Hub, hub_stand_in  # noqa: F401  (a fixture)
+from tests.policies.export.hostile_graphs import READING, SECRET
 
 TICKS = 20
 
@@ -136,7 +137,12 @@ def test_what_is_no_fighter_is_refused_in_one_line(arena: Arena, models: Path, t
     (tmp_path / "bomb.fighter").write_bytes((tmp_path / "bomb.zip").read_bytes())
     (tmp_path / "cut.fighter").write_bytes((models / "archer.fighter").read_bytes()[:-100])
     (tmp_path / "text.onnx").write_bytes(b"no graph")
-    for name in ("bomb.zip", "bomb.fighter", "cut.fighter", "text.onnx"):
+    (tmp_path / SECRET).write_text("sixteen letters!")
+    for name, graph in READING.items():
+        (tmp_path / f"{name.replace(' ', '-')}.onnx").write_bytes(graph)
+    names = [each.name for each in sorted(tmp_path.iterdir()) if each.suffix in (".zip", ".fighter", ".onnx")]
+    assert len(names) >= 5
+    for name in names:
         (report,) = arena.add(str(tmp_path / name))
         assert report.refusal and "\n" not in report.refusal, name
     assert not (tmp_path / "exploded").exists()

@@ -27,6 +27,7 @@ from sb3_pvp.arena.table import as_json, matches_of, payoff_matrix
 from sb3_pvp.matches.sprt import Sprt
 from tests.arena.duel import GAME
 from tests.paths import ROOT
+from tests.zoo.sweeps.postgres_server import postgres_server, require_postgres
 
 GOOD = tuple(f"level-{n}" for n in (2, 5, 8, 11))
 
@@ -200,6 +201,24 @@ def test_two_arenas_on_one_store_play_no_match_twice(tmp_path: Path) -> None:
     records = made.log.records(counted_only=False, detailed=True)
     rounds = max(record.details.round for record in records if record.details)
     _check_nothing_lost_or_twice(made, rounds, 28, 20)
+
+
+@pytest.mark.slow
+def test_two_arenas_on_one_database(tmp_path: Path) -> None:
+    require_postgres()
+    with postgres_server() as url:
+        challenge = Challenge(name="duel", game=GAME, fights_per_match=20, pairing={"kind": "round_robin"})  # type: ignore[arg-type]
+        made = Arena.create(tmp_path / "one", challenge, url)
+        for n in range(8):
+            made.store.add(Entrant(f"level-{n}", "script", f"level-{n}", f"level-{n}", f"level-{n}", "the game"))
+        other = Arena.create(tmp_path / "other", challenge, url)
+        assert [each.name for each in other.players] == [f"level-{n}" for n in range(8)]
+        both = [_started(each.folder) for each in (made, other)]
+        assert [process.wait(300) for process in both] == [0, 0]
+        records = made.log.records(counted_only=False, detailed=True)
+        rounds = max(record.details.round for record in records if record.details)
+        _check_nothing_lost_or_twice(other, rounds, 28, 20)
+        assert as_json(made.table()) == as_json(other.table())
 
 
 def test_results_travel_as_csv(arena: Arena, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from openskill.models import PlackettLuce
 from pydantic import BaseModel, Field
@@ -30,6 +30,22 @@ def shuffled(records: Iterable[MatchRecord]) -> list[MatchRecord]:
     # In the log, the short fights of a rollout come first, which would bias ratings that depend on the order.
     counted = (record for record in records if record.counted)
     return sorted(counted, key=lambda record: hashlib.blake2b(record.key.encode(), digest_size=16).digest())
+
+
+class RatedMatch(Protocol):
+    """What online ratings need to know of a match: `MatchRecord`, or another one with a score."""
+
+    @property
+    def player_a(self) -> Player:
+        """One of the players."""
+
+    @property
+    def player_b(self) -> Player:
+        """The other one."""
+
+    @property
+    def score(self) -> float:
+        """Of ``player_a``, from 0 to 1."""
 
 
 class _OnlineRatings(Generic[Rating]):
@@ -58,7 +74,7 @@ class _OnlineRatings(Generic[Rating]):
     def _initial_rating(self, predecessor: Rating | None) -> Rating:
         raise NotImplementedError
 
-    def apply(self, batch: Sequence[MatchRecord]) -> None:
+    def apply(self, batch: Sequence[RatedMatch]) -> None:
         """Updates the ratings of known players by all matches of a batch at the same time."""
         raise NotImplementedError
 
@@ -81,7 +97,7 @@ class Elo(_OnlineRatings[float]):
     def _initial_rating(self, predecessor: float | None) -> float:
         return self.initial if predecessor is None else predecessor
 
-    def apply(self, batch: Sequence[MatchRecord]) -> None:
+    def apply(self, batch: Sequence[RatedMatch]) -> None:
         """Updates the ratings by a batch; expected scores are those before the batch."""
         changes = defaultdict[Player, list[float]](list)
         for match in batch:
@@ -117,7 +133,7 @@ class OpenSkill(_OnlineRatings[Skill]):
     def _initial_rating(self, predecessor: Skill | None) -> Skill:
         return Skill(self._model.mu if predecessor is None else predecessor.mu, self._model.sigma)
 
-    def apply(self, batch: Sequence[MatchRecord]) -> None:
+    def apply(self, batch: Sequence[RatedMatch]) -> None:
         """Updates the ratings match by match; lower ranks are better."""
         for match in batch:
             players = (match.player_a, match.player_b)
