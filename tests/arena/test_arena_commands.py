@@ -123,7 +123,7 @@ def test_an_arena_that_serves_is_stopped_and_goes_on(arena: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("round 1: ")
         time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # a shell may have told its background not to heed Ctrl-C
         said: Any = process.stderr.read()
     assert "all matches that were over count, go on with: sb3-pvp arena serve" in said
     assert "Traceback" not in said
