@@ -47,10 +47,6 @@ INFERENCE_OBJECTS = {
     "clip_range": lambda _: 0.0,
     "seed": None,
     "training_state": None,
-    # Else memory is taken for as many steps as DQN had.
-    "buffer_size": 1,
-    "replay_buffer_class": None,
-    "replay_buffer_kwargs": {},
 }
 
 

@@ -94,6 +94,12 @@ def _check_seen(space: Space[Any]) -> None:
         raise ValueError(f"the model sees {space}, not a Box of features, or one under {OBSERVATION!r}")
 
 
+class _NoReplays:
+    """Stands for SB3's replay buffer, which takes much memory, and asks how much there is, as no sandbox allows."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+
 class StockFiles(Algorithm):
     """A stock algorithm in the registry.
 
@@ -145,9 +151,13 @@ class StockFiles(Algorithm):
         if file.content is None:
             return super().load(file, device)
         with loading(file.name, self.model_class.__name__), importing_here():
-            return self.model_class.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
+            model: Any = self.model_class.load(file.content, device=device, custom_objects=_REPLACED)
+        if hasattr(model, "replay_buffer"):
+            model.replay_buffer = model.replay_buffer_class = None
+        return model
 
 
+_REPLACED = INFERENCE_OBJECTS | {"replay_buffer_class": _NoReplays, "replay_buffer_kwargs": {}}
 _ON_POLICY = ("stable_baselines3.common.policies", "stable_baselines3.common.buffers")
 PPO_FILES = StockFiles(PPO, _logits, {"clip_range", "n_steps"}, {"exploration_rate"}, _ON_POLICY)
 # TRPO, too, has no clip range.

@@ -186,22 +186,23 @@ def test_in_environments_and_evaluated(name: str, models: Path, capsys: pytest.C
 
 
 def test_one_league_of_all_kinds(models: Path, tmp_path: Path) -> None:
-    names, league = [f"{each}@48" for each in (*STOCK, "masked")], League(tmp_path / "league")
-    for name in names:
-        path = league.path(Player.parse(name))
+    league, players = League(tmp_path / "league"), [Player(name, 48) for name in (*STOCK, "masked")]
+    for player in players:
+        path = league.path(player)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(models / f"{name.partition('@')[0]}.zip", path)
-    names.append("any")
-    schedule = {(a, b): 2 for number, a in enumerate(names) for b in names[:number]}
+        shutil.copy(models / f"{player.name}.zip", path)
+    players.append(Player("any"))
+    schedule = {(a, b): 2 for number, a in enumerate(players) for b in players[:number]}
     settings = FightSettings(game=GAME)
-    alone, shared = (play_matches(league, schedule, seed, settings, jobs=jobs) for seed, jobs in ((0, 1), (1000, 2)))
+    alone = play_matches(league, schedule, 0, settings, jobs=1)
+    shared = play_matches(league, schedule, 1000, settings, jobs=2)
     for records in (alone, shared):
         assert len(records) == 2 * len(schedule) and all(record.counted for record in records)
-        assert {record.player_a for record in records} == {*names}
+        assert {record.player_a for record in records} == {*players}
     other = League(tmp_path / "other")
     shutil.copytree(league.folder / "players", other.folder / "players", dirs_exist_ok=True)
     again = play_matches(other, schedule, 1000, settings, jobs=1)
-    assert [each.result for each in again] == [each.result for each in shared]
+    assert [(each.player_a, each.outcome) for each in again] == [(each.player_a, each.outcome) for each in shared]
 
 
 def test_a_round_of_an_arena(models: Path, tmp_path: Path) -> None:
