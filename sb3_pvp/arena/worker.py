@@ -27,7 +27,7 @@ def prepare(setup: Mapping[str, Any]) -> None:
     """Imports, and compiles, what the fights of a challenge need; called before the walls go up."""
     import torch
 
-    import sb3_pvp.policies.kernels  # Numba looks for its cache, also if no fighter below fits
+    import sb3_pvp.policies.kernels  # noqa: F401  (Numba looks for its cache, also if no fighter below fits)
 
     global _challenge, _settings
     torch.set_num_threads(1)

@@ -23,7 +23,7 @@ CONTRACT = Contract("numbers", (HEAD,), tuple(Observation(each, f"The {each}.") 
 
 
 class NumbersWorld(ArrayWorld):
-    """In every tick one number is forbidden to each seat, at random; luck is added to numbers."""
+    """In every tick a number above zero is forbidden to each seat, at random; luck is added to numbers."""
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         self.obs[fight] = 0.0
@@ -42,14 +42,12 @@ class NumbersWorld(ArrayWorld):
     def _forbid(self, fight: int) -> None:
         self.obs[fight, :, 1] = self.random[fight].random(2)
         self.masks[fight] = True
-        self.masks[fight, [0, 1], self.random[fight].integers(4, size=2)] = False
+        self.masks[fight, [0, 1], self.random[fight].integers(1, 4, size=2)] = False
 
 
 def _any_number(turn: Turn) -> None:
-    for number in ("two", "one", "four", "zero"):
+    for number in ("two", "one", "four"):
         turn.choose(number, (turn.chance < 0.5) & turn.can(number))
-    for number in ("four", "zero"):  # of which one is legal
-        turn.choose(number, turn.can(number))
 
 
 class Numbers(Game):
