@@ -1,12 +1,9 @@
-"""Stock algorithms of Stable-Baselines3 and sb3-contrib in the registry: PPO, A2C, DQN and QR-DQN.
-
-Their zips name no algorithm, and their policies know no masks: they act among the legal entries of each head.
-"""
+"""PPO, A2C, DQN and QR-DQN in the registry. Their zips name no algorithm, and their policies know no masks."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +11,12 @@ import torch as th
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from sb3_contrib import QRDQN
+from sb3_contrib.qrdqn.policies import QRDQNPolicy
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
@@ -27,33 +28,26 @@ from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_independently
 
-#: Returns the logits or values of all entries, float32 ``(batch, A)``, for a policy and observations as it has them.
-Scores = Callable[[Any, Any], th.Tensor]
 
-
-def _logits(policy: Any, seen: Any) -> th.Tensor:
+def _scores(policy: Any, seen: Any) -> th.Tensor:
+    """Returns logits or values of all entries, float32 ``(batch, A)``, for observations as the policy has them."""
+    if isinstance(policy, QRDQNPolicy):
+        return policy.quantile_net(seen).mean(1)  # type: ignore[no-any-return]
+    if isinstance(policy, DQNPolicy):
+        return policy.q_net(seen)  # type: ignore[no-any-return]
     heads = policy.get_distribution(seen).distribution  # of a Discrete space one, else a list
     return th.cat([head.logits for head in (heads if isinstance(heads, list) else [heads])], 1)
-
-
-def _values(policy: Any, seen: Any) -> th.Tensor:
-    values: th.Tensor = policy.q_net(seen)
-    return values
-
-
-def _mean_values(policy: Any, seen: Any) -> th.Tensor:
-    return policy.quantile_net(seen).mean(1)  # type: ignore[no-any-return]
 
 
 class StockActing:
     """A frozen policy without masks, as an `sb3_pvp.policies.acting.Opponent`.
 
-    ``greedy`` ones always take the legal entry with the highest score; a head without a legal entry takes entry 0.
-    Raises `ValueError` if the policy sees more than frames of features and their mask.
+    Those that learn values always take the legal entry with the highest one; a head without a legal entry takes entry
+    0. Raises `ValueError` if the policy sees more than frames of features and their mask.
     """
 
-    def __init__(self, policy: Any, scores: Scores, greedy: bool) -> None:
-        self._space, self._scores, self._greedy = policy.observation_space, scores, greedy
+    def __init__(self, policy: BasePolicy) -> None:
+        self._space, self._is_greedy = policy.observation_space, isinstance(policy, DQNPolicy | QRDQNPolicy)
         self._head_sizes = head_sizes_of(policy.action_space)
         _check_seen(self._space)
         self._policy = copy.deepcopy(policy).to("cpu")
@@ -70,7 +64,7 @@ class StockActing:
         """Implements `Opponent.predict`; raises `ValueError` if an observation is NaN."""
         count, masks = len(observation), np.ascontiguousarray(action_masks, np.bool_)
         numbers, following = uniforms(state, len(self._head_sizes))
-        if deterministic or self._greedy:
+        if deterministic or self._is_greedy:
             numbers[:] = -1.0  # selects the entry with the highest score
         # As many rows at least as make each row's result the same whatever the others are.
         own, legal = (filled(th.from_numpy(part), LEAST_ROWS_OF_LINEAR) for part in (observation, masks))
@@ -78,7 +72,7 @@ class StockActing:
         if isinstance(self._space, spaces.Dict):
             parts = {OBSERVATION: own, ACTION_MASK: legal.float()}
             seen = {key: parts[key].reshape(-1, *(part.shape or ())) for key, part in self._space.spaces.items()}
-        scores = self._scores(self._policy, seen)[:count]
+        scores = _scores(self._policy, seen)[:count]
         if scores.isnan().any():
             raise ValueError("an observation or a weight of an opponent is NaN: no action can be chosen")
         return sample_independently(scores.numpy(), masks, numbers, self._head_sizes), following
@@ -105,40 +99,28 @@ class StockFiles(Algorithm):
 
     Args:
         model_class: the class of its models.
-        scores: how a policy rates actions.
         has: attributes in all its files.
         lacks: attributes of similar algorithms.
         modules: where its policies or buffers come from, one of them at least; empty if that does not matter.
-        greedy: it never samples.
     """
 
     def __init__(
-        self,
-        model_class: type[BaseAlgorithm],
-        scores: Scores,
-        has: set[str],
-        lacks: set[str],
-        modules: tuple[str, ...] = (),
-        greedy: bool = False,
+        self, model_class: type[BaseAlgorithm], has: set[str], lacks: set[str], modules: tuple[str, ...] = ()
     ) -> None:
-        self.model_class, self._scores, self._greedy = model_class, scores, greedy
-        self._has, self._lacks, self._modules = has, lacks, modules
+        self.model_class, self._has, self._lacks, self._modules = model_class, has, lacks, modules
 
     def recognises(self, source: ModelFile | BaseAlgorithm) -> bool:
         """Implements `Algorithm.recognises`, by the attributes and names of classes that SB3 writes beside pickles."""
         if not isinstance(source, ModelFile):
             return super().recognises(source)
-        names, classes = (
-            source.values.keys(),
-            [source.values.get(of) for of in ("policy_class", "rollout_buffer_class")],
-        )
+        names, classes = source.values.keys(), map(source.values.get, ("policy_class", "rollout_buffer_class"))
         found = [each.get("__module__") for each in classes if isinstance(each, dict)]
         is_from = not self._modules or any(module in self._modules for module in found)
         return is_from and self._has <= names and not self._lacks & names
 
     def acting(self, model: Any) -> StockActing:
         """Implements `Algorithm.acting`."""
-        return StockActing(model.policy, self._scores, self._greedy)
+        return StockActing(model.policy)
 
     def build(self, data: Mapping[str, Any], weights: Mapping[str, th.Tensor], device: str) -> BaseAlgorithm:
         """Refuses any file: its spaces and the shape of its network are pickled."""
@@ -151,16 +133,16 @@ class StockFiles(Algorithm):
         if file.content is None:
             return super().load(file, device)
         with loading(file.name, self.model_class.__name__), importing_here():
-            model: Any = self.model_class.load(file.content, device=device, custom_objects=_REPLACED)
-        if hasattr(model, "replay_buffer"):
+            model = self.model_class.load(file.content, device=device, custom_objects=_REPLACED)
+        if isinstance(model, OffPolicyAlgorithm):
             model.replay_buffer = model.replay_buffer_class = None
         return model
 
 
 _REPLACED = INFERENCE_OBJECTS | {"replay_buffer_class": _NoReplays, "replay_buffer_kwargs": {}}
 _ON_POLICY = ("stable_baselines3.common.policies", "stable_baselines3.common.buffers")
-PPO_FILES = StockFiles(PPO, _logits, {"clip_range", "n_steps"}, {"exploration_rate"}, _ON_POLICY)
+PPO_FILES = StockFiles(PPO, {"clip_range", "n_steps"}, {"exploration_rate"}, _ON_POLICY)
 # TRPO, too, has no clip range.
-A2C_FILES = StockFiles(A2C, _logits, {"gae_lambda"}, {"clip_range", "cg_max_steps"}, _ON_POLICY)
-DQN_FILES = StockFiles(DQN, _values, {"exploration_rate"}, {"n_quantiles"}, greedy=True)
-QRDQN_FILES = StockFiles(QRDQN, _mean_values, {"exploration_rate", "n_quantiles"}, set(), greedy=True)
+A2C_FILES = StockFiles(A2C, {"gae_lambda"}, {"clip_range", "cg_max_steps"}, _ON_POLICY)
+DQN_FILES = StockFiles(DQN, {"exploration_rate"}, {"n_quantiles"})
+QRDQN_FILES = StockFiles(QRDQN, {"exploration_rate", "n_quantiles"}, set())
