@@ -22,6 +22,7 @@ from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.sprt import bench_sprt
 from benchmarks.train import bench_train
+from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
 from sb3_pvp.cli.usage import run_app
@@ -44,6 +45,7 @@ app.command("peers")(bench_peers)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)
+app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 

@@ -15,8 +15,8 @@ import typer
 from benchmarks.report import Row, print_report
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.playing import Fight, Part
-from sb3_pvp.arena.sandbox import Sandbox
 from sb3_pvp.cli.usage import use_one_thread
+from sb3_pvp.common.sandbox.sandbox import Sandbox
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.matches.rating import play_matches
 from sb3_pvp.players.league import League, Player

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sb3_pvp.arena.challenge import FIGHTER, ONNX, SAFE_KINDS, SCRIPT, ZIP, Challenge, refusal_of
 from sb3_pvp.arena.playing import Fight, Workers
 from sb3_pvp.arena.referee import read_times, time_percentile
-from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import ACTIVE, REFUSED, Entrant, Store
-from sb3_pvp.common.errors import one_line
+from sb3_pvp.common.errors import did_you_mean, one_line
 from sb3_pvp.common.plain_yaml import read_ordered_dict
+from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import League, Player, player_of_file
 from sb3_pvp.players.league.league import LEAGUE, SETTINGS
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -55,7 +55,9 @@ class Report:
         return "\n".join([f"{self.player}: {verdict}", *lines])
 
 
-def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> Iterator[Candidate]:
+def candidates(
+    source: str, owner: str, trusted: bool, known: Sequence[Entrant], names: Collection[str] = ()
+) -> Iterator[Candidate]:
     """Yields who is found at a source that is no player yet.
 
     Args:
@@ -64,6 +66,7 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
         owner: of the files; on the hub, the owner of the repository counts.
         trusted: files may be unpickled.
         known: the players so far, which are not looked at again.
+        names: of the game's scripts and of fighters that ship, which are no paths.
 
     Raises `ValueError` and `OSError` if the source cannot be read.
     """
@@ -71,13 +74,13 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
         yield from _from_hub(source.removeprefix(HUB).split(","), {each.source for each in known})
         return
     path = Path(source)
-    if not path.exists():
-        if "/" in source or path.suffix in _SUFFIXES:
-            raise FileNotFoundError(f"there is no file or folder {source}")
+    if source in names:
         shipped = shipped_file(source)
         kind, place = (SCRIPT, "the game") if shipped is None else (FIGHTER, "sb3_pvp")
         yield Candidate(str(Player.parse(source)), kind, shipped, f"{source} of {place}", trusted=True)
         return
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file, folder or script {source}{did_you_mean(source, names)}")
     versions = {each.version for each in known}
     files = [path] if path.is_file() else _files_in(path)
     for file in files:
@@ -91,8 +94,13 @@ def candidates(source: str, owner: str, trusted: bool, known: Sequence[Entrant])
             yield Candidate(name, kind, file, str(file.resolve()), owner, trusted, facts=facts)
 
 
-def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: Workers) -> tuple[Report, Entrant]:
-    """Checks a candidate, last in a test fight against itself; returns the report, and the player with its state."""
+def examine(
+    candidate: Candidate, challenge: Challenge, store: Store, workers: Workers
+) -> tuple[Report, Entrant, bytes | None]:
+    """Checks a candidate, last in a test fight against itself.
+
+    Returns the report, the player with its state, and the content of its file.
+    """
     report, facts = Report(candidate.name), dict(candidate.facts)
     content = b"" if candidate.path is None else candidate.path.read_bytes()
     version = hash_of(content) if candidate.path else candidate.name
@@ -103,9 +111,11 @@ def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: W
         if not candidate.trusted and candidate.kind not in SAFE_KINDS:
             raise ValueError("an SB3 zip is unpickled, which runs code: send a .fighter file, see sb3-pvp export")
         if not candidate.trusted and (lacking := missing_walls()):
-            raise ValueError(f"files of strangers are not played here, since this machine cannot: {'; '.join(lacking)}")
+            raise ValueError(f"files of strangers are not played here: {'; '.join(lacking)}")
         if candidate.path is not None:
             about, weights = _read(candidate.path, candidate.kind)
+            if candidate.path.read_bytes() != content:
+                raise ValueError("its file has changed meanwhile: try again")
             facts |= about
             report.checks.append(("model", ", ".join(f"{key} {value}" for key, value in about.items())))
         refusal = refusal_of(challenge, candidate.kind, facts.get("algorithm"), facts.get("steps"), candidate.tags)
@@ -127,7 +137,7 @@ def examine(candidate: Candidate, challenge: Challenge, store: Store, workers: W
         candidate.name, candidate.kind, opponent, version, weights, candidate.source, candidate.owner, state,
         report.refusal, facts=facts,
     )  # fmt: skip
-    return report, entrant
+    return report, entrant, content if candidate.path else None
 
 
 def hash_of(content: bytes) -> str:
@@ -219,8 +229,3 @@ def _from_hub(tags: Sequence[str], known: set[str]) -> Iterator[Candidate]:
         name = f"{owner}+{repo}+{found.commit[:8]}" if owner else f"{repo}+{found.commit[:8]}"
         kind = _SUFFIXES[found.path.suffix]
         yield Candidate(name, kind, found.path, found.source, owner, False, tuple(found.tags))
-
-
-def describe(player: Entrant) -> dict[str, Any]:
-    """Returns a player as plain values."""
-    return asdict(player)

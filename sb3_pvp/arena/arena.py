@@ -14,7 +14,6 @@ from sb3_pvp.arena.challenge import FILE as CHALLENGE
 from sb3_pvp.arena.challenge import Challenge, check_challenge, load_challenge, save_challenge
 from sb3_pvp.arena.playing import Workers
 from sb3_pvp.arena.rounds import RoundSummary, play_round
-from sb3_pvp.arena.sandbox import missing_walls
 from sb3_pvp.arena.store import FILE as STORE
 from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
@@ -22,6 +21,7 @@ from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.players.league import MatchLog, MatchRecord
 from sb3_pvp.players.league.league import MATCHES
+from sb3_pvp.players.opponents import opponent_names
 
 TABLE = "leaderboard.json"  #: The table after the last round.
 _SOURCES, _DATABASE, _SEASON, _CHALLENGE = "sources", "store.txt", "season/", "challenge"
@@ -86,7 +86,7 @@ class Arena:
         """
         known = [each for each in self.players if each.state != REFUSED]  # who was refused may try again
         reports = self._admit(source, owner, trusted, known)
-        if source.startswith("hub:") or Path(source).is_dir():
+        if source.startswith("hub:") or (source not in self._names and Path(source).is_dir()):
             kept = self._sources
             place = source if source.startswith("hub:") else str(Path(source).resolve())
             kept[place] = {"owner": owner, "trusted": trusted}
@@ -97,7 +97,7 @@ class Arena:
         """Does the same as `add`, but lets nobody in."""
         return [
             examine(each, self.challenge, self.store, self.workers)[0]
-            for each in candidates(source, owner, trusted, ())
+            for each in candidates(source, owner, trusted, (), self._names)
         ]
 
     def remove(self, player: str, reason: str = "withdrawn") -> None:
@@ -180,25 +180,23 @@ class Arena:
         kept = self.store.fact(_SEASON + season.name)
         return None if kept is None else dict(orjson.loads(kept))
 
-    @property
-    def walls(self) -> tuple[str, ...]:
-        """What this machine cannot enforce, so that no strangers are let in; ``()`` if nothing is missing."""
-        return missing_walls()
-
     def close(self) -> None:
         """Ends the processes."""
         self.workers.close()
 
     def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[Report]:
         reports = []
-        for candidate in candidates(source, owner, trusted, known):
-            report, entrant = examine(candidate, self.challenge, self.store, self.workers)
-            content = None if candidate.path is None else candidate.path.read_bytes()
+        for candidate in candidates(source, owner, trusted, known, self._names):
+            report, entrant, content = examine(candidate, self.challenge, self.store, self.workers)
             twin = self.store.add(entrant, content)
             if twin is not None and not report.refusal:
                 report.refusal = f"there is a player {twin.name} already"
             reports.append(report)
         return reports
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return opponent_names(self.challenge.played)
 
     @property
     def _sources(self) -> dict[str, Any]:

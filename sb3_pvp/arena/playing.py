@@ -15,10 +15,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.challenge import Challenge
-from sb3_pvp.arena.sandbox import Sandbox, SandboxDied, SandboxLimits
 from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import one_line, require_known
+from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
 from sb3_pvp.game import Outcome
 
 TARGET = "sb3_pvp.arena.worker:play"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
-from sb3_pvp.arena.pairing import pairs_of_round
+from sb3_pvp.arena.pairing import Field, pairs_of_round
 from sb3_pvp.arena.playing import Fight, Players, Result, Workers
 from sb3_pvp.arena.store import GONE, Entrant, QueuedMatch, Store
 from sb3_pvp.arena.table import matches_of, rated
@@ -35,14 +35,11 @@ class RoundSummary:
     is_over: bool = False  #: Whether all of its matches are over, also those that others play.
 
 
-def plan_round(challenge: Challenge, store: Store, log: MatchLog) -> int | None:
-    """Returns the number of the round that is open, after planning one if there is none; ``None`` for lack of players.
-
-    Raises `ValueError` if there are less than two players.
-    """
+def plan_round(challenge: Challenge, store: Store, log: MatchLog) -> int:
+    """Returns the number of the open round, planned now if there is none; `ValueError` for less than two players."""
     if (number := store.open_round()) is not None:
         return number
-    players = [Player.parse(each.name) for each in store.players("active")]
+    players = sorted(Player.parse(each.name) for each in store.players("active"))
     if len(players) < 2:
         raise ValueError(f"a round needs two players, the arena has {len(players)}: add some with sb3-pvp arena add")
     records = log.records(detailed=True)
@@ -51,8 +48,8 @@ def plan_round(challenge: Challenge, store: Store, log: MatchLog) -> int | None:
     ratings = rated(matches, records, challenge.rating, challenge.fixed)
     ratings = {player: ratings.get(player, challenge.rating.initial) for player in players}
     rng = np.random.default_rng(_seed(challenge, newest + 1, "pairs"))
-    fights = challenge.fights_per_match
-    pairs = pairs_of_round(players, ratings, matches, records, challenge.pairing, fights, rng)
+    known = Field(players, ratings, matches, records, challenge.fights_per_match)
+    pairs = pairs_of_round(known, challenge.pairing, rng)
     planned = [(str(a), str(b), _seed(challenge, newest + 1, n)) for n, (a, b) in enumerate(pairs)]
     return store.plan(newest, planned)
 
@@ -75,7 +72,6 @@ def play_round(
     Matches that another arena on the same store plays are left to it. If this process is killed, the next call goes on.
     """
     number = plan_round(challenge, store, log)
-    assert number is not None
     summary = RoundSummary(number)
     at_once = max(4 * workers.size, 2048 // challenge.fights_per_match)
     try:

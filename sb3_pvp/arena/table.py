@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby
 from typing import Any
 
@@ -170,16 +170,15 @@ def standings(
     fit = fit_bradley_terry(payoff, players, anchors) if anchors else free
     widths = dict(zip(free.players, free.half_widths.round(4).tolist(), strict=True))
     strengths = dict(zip(fit.players, fit.ratings.round(4).tolist(), strict=True))
-    ranges, figures = rank_ranges(free), _Figures(counted, matches)
+    ranges, figures = rank_ranges(free), _figures(counted, matches)
     initial = 0.0 if rating.system == "openskill" else rating.initial
     lines = []
     for player in players:
-        own, total = figures.by_player[player], payoff.total(player)
-        low, high = ranges[player]
+        own, total, times = figures[player], payoff.total(player), read_times(figures[player].times)
         lines.append(
             ArenaStanding(
-                low,
-                high,
+                ranges[player][0],
+                ranges[player][1],
                 str(player),
                 owners.get(str(player), ""),
                 round(ratings.get(player, anchors.get(player, initial)), 4),
@@ -192,8 +191,8 @@ def standings(
                 total.games,
                 total.win_rate if total.games else None,
                 own.faults / len(own.scores) if own.scores else None,
-                time_percentile(own.times, 0.5),
-                time_percentile(own.times, 0.99),
+                time_percentile(times, 0.5),
+                time_percentile(times, 0.99),
                 exploitability.get(str(player)),
                 {build: points / games for build, (points, games) in sorted(own.builds.items())},
                 own.last_played,
@@ -202,48 +201,41 @@ def standings(
     return sorted(lines, key=lambda line: (-line.rating, -line.strength, line.player))
 
 
+@dataclass
 class _Own:
     """What is counted of one player."""
 
-    def __init__(self) -> None:
-        self.scores: list[float] = []
-        self.faults = 0
-        self.times: Counter[int] = Counter()
-        self.builds: dict[str, tuple[float, int]] = {}
-        self.last_played: float | None = None
+    scores: list[float] = field(default_factory=list)
+    faults: int = 0
+    times: list[str] = field(default_factory=list)
+    builds: dict[str, tuple[float, int]] = field(default_factory=dict)
+    last_played: float | None = None
 
 
-class _Figures:
-    """Counts of fights and matches by player."""
-
-    def __init__(self, records: Sequence[MatchRecord], matches: Sequence[ArenaMatch]) -> None:
-        self.by_player = defaultdict[Player, _Own](_Own)
-        texts = defaultdict[Player, list[str]](list)
-        for record in records:
-            for player, score in ((record.player_a, record.score), (record.player_b, 1 - record.score)):
-                if record.build is not None:
-                    points, games = self.by_player[player].builds.get(record.build, (0.0, 0))
-                    self.by_player[player].builds[record.build] = points + score, games + 1
-            if record.details is not None:
-                texts[record.player_a].append(record.details.times_a)
-                texts[record.player_b].append(record.details.times_b)
-        for player, own in texts.items():
-            self.by_player[player].times = read_times(own)
-        for match in matches:
-            for player, score in ((match.player_a, match.score), (match.player_b, 1 - match.score)):
-                found = self.by_player[player]
-                found.scores.append(score)
-                found.faults += match.at_fault == str(player)
-                found.last_played = max(found.last_played or 0.0, match.finished_at)
+def _figures(records: Sequence[MatchRecord], matches: Sequence[ArenaMatch]) -> defaultdict[Player, _Own]:
+    found = defaultdict[Player, _Own](_Own)
+    for record in records:
+        for player, score in ((record.player_a, record.score), (record.player_b, 1 - record.score)):
+            if record.build is not None:
+                points, games = found[player].builds.get(record.build, (0.0, 0))
+                found[player].builds[record.build] = points + score, games + 1
+        if record.details is not None:
+            found[record.player_a].times.append(record.details.times_a)
+            found[record.player_b].times.append(record.details.times_b)
+    for match in matches:
+        for player, score in ((match.player_a, match.score), (match.player_b, 1 - match.score)):
+            own = found[player]
+            own.scores.append(score)
+            own.faults += match.at_fault == str(player)
+            own.last_played = max(own.last_played or 0.0, match.finished_at)
+    return found
 
 
 def payoff_matrix(records: Sequence[MatchRecord]) -> dict[str, dict[str, dict[str, int]]]:
     """Returns wins, ties and losses of the fights of each player against each other."""
-    payoff = Payoff(records)
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for a in payoff.players:
-        against = {str(b): payoff.counts(a, b)._asdict() for b in payoff.players if payoff.counts(a, b).games}
-        found[str(a)] = against
+    found = defaultdict[str, dict[str, dict[str, int]]](dict)
+    for a, b, counts in Payoff(records).pairs():
+        found[str(a)][str(b)], found[str(b)][str(a)] = counts._asdict(), counts.reversed()._asdict()
     return found
 
 

@@ -51,7 +51,7 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
         job: ``players``, each with ``name``, ``kind`` and ``opponent``, a path or a name; ``fights``, each with the
             numbers of two ``players``, of its ``match``, a ``seed``, and the ``actions`` if it is to be repeated;
             ``alone``, see `ArenaReferee`.
-        mark: see `sb3_pvp.arena.sandbox.Sandbox`.
+        mark: see `sb3_pvp.common.sandbox.sandbox.Sandbox`.
     """
     choices, names = dict[Player, OpponentChoice](), [Player.parse(each["name"]) for each in job["players"]]
     for number, each in enumerate(job["players"]):

@@ -33,13 +33,13 @@ from sb3_pvp.matches.evaluation import (
 from sb3_pvp.players.league import LEARNER, League, Payoff, Player
 from sb3_pvp.players.league.bradley_terry import fit_bradley_terry
 from sb3_pvp.players.opponents import (
-    MODEL_SUFFIXES,
     OpponentChoice,
     make_opponent,
     opponent_name,
     playing_like,
 )
 from sb3_pvp.policies.files.model_files import save_weights
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"

@@ -43,6 +43,7 @@ def init(
     """Make an arena: a folder with a challenge, challenge.yaml, that you can edit."""
     from sb3_pvp.arena.arena import Arena
     from sb3_pvp.arena.challenge import Challenge
+    from sb3_pvp.common.sandbox.sandbox import missing_walls
     from sb3_pvp.game import HOME_GAME
 
     params = json_object(reset_params, "--reset-params")
@@ -51,8 +52,11 @@ def init(
         challenge = Challenge(name=name or folder.resolve().name, game=game or HOME_GAME, **facts)
         made = Arena.create(folder, challenge, store)
     made.close()
-    for wall in made.walls:
-        typer.echo(f"strangers are not let in, since this machine cannot {wall}", err=True)
+    for each in made.players:
+        if each.reason:
+            typer.echo(f"{each.name} is refused: {each.reason}", err=True)
+    for wall in missing_walls():
+        typer.echo(f"strangers are not let in: {wall}", err=True)
     typer.echo(f"made {folder}: edit {folder / 'challenge.yaml'}, then sb3-pvp arena add {folder} PLAYER")
 
 

@@ -24,7 +24,7 @@ from sb3_pvp.players.league.league import PLAYERS, league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
 from sb3_pvp.policies.features import part_of
 from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, model_opponent, steps_of
-from sb3_pvp.policies.files.shipped import find_model
+from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 _PARALLEL_FIGHTS = 64
 #: Called with the number of processes before the fights begin; yields what is called with the number of fights decided.
@@ -135,7 +135,7 @@ def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], s
 def start_of(player: str, game: str | None) -> tuple[dict[str, Any], str]:
     """Returns the same for the model of a file, by default with the game of its training; of a script ``{}``."""
     named = None if game is None else find_game(game)
-    if not is_path(player, named):
+    if not is_path(player, named) or Path(player).suffix == GRAPH:
         return {}, ""
     model = load(path := find_model(player))
     return trained_start(model, path, named or game_of(model))

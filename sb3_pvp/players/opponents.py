@@ -18,12 +18,11 @@ from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
-from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file, shipped_names
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
-MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
@@ -172,7 +171,8 @@ def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
 def opponent_name(opponent: OpponentLike) -> str:
     """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
     if is_path(opponent):
-        return PurePath(opponent).name.removesuffix(".zip").removesuffix(".fighter")
+        path = PurePath(opponent)
+        return path.stem if path.suffix in MODEL_SUFFIXES else path.name
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
 
 

@@ -18,9 +18,8 @@ from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import did_you_mean
 from sb3_pvp.common.open_files import ACCEPTED_AT_ONCE, allow_many_open_files, most_connections, start_accepting
 from sb3_pvp.game import HOME_GAME
-from sb3_pvp.players.opponents import MODEL_SUFFIXES
 from sb3_pvp.policies.export.inference import AUTO
-from sb3_pvp.policies.files.shipped import shipped_names
+from sb3_pvp.policies.files.shipped import GRAPH, MODEL_SUFFIXES, shipped_names
 from sb3_pvp.serving.batching import Batcher
 from sb3_pvp.serving.connection import Connection, Limits
 from sb3_pvp.serving.fighters import FighterSource, ModelFighter, ModelSource, script_sources
@@ -94,7 +93,7 @@ class ModelFolder:
             return self._versions
         for path in paths:
             # Hidden files are those that are still being written.
-            is_model = path.suffix in MODEL_SUFFIXES and not path.name.startswith(".")
+            is_model = path.suffix in {*MODEL_SUFFIXES} - {GRAPH} and not path.name.startswith(".")
             if is_model and path.stem not in found and path.is_file():
                 status = path.stat()
                 found[path.stem] = path, (status.st_ino, status.st_mtime_ns, status.st_size)

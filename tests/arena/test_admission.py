@@ -141,7 +141,7 @@ def test_what_is_no_fighter_is_refused_in_one_line(arena: Arena, models: Path, t
         assert report.refusal and "\n" not in report.refusal, name
     assert not (tmp_path / "exploded").exists()
     assert {each.state for each in arena.players} == {"refused"} and all(each.reason for each in arena.players)
-    with pytest.raises(FileNotFoundError, match="no file or folder"):
+    with pytest.raises(FileNotFoundError, match="no file, folder or script"):
         arena.add("nothing/here.fighter")
     with pytest.raises(ValueError, match="is no model file"):
         arena.add(str(Path(__file__)))
@@ -209,3 +209,11 @@ def test_a_run_is_trained_for_a_challenge(
             zoo.train(["--challenge", "arena", *arguments, *tiny])
         assert words in capsys.readouterr().err
     made.close()
+
+
+def test_a_name_is_no_folder(arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripted").mkdir()
+    (report,) = arena.add("scripted")
+    assert report.player == "scripted" and not report.refusal
+    assert arena.add("./scripted") == []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sb3_pvp.arena.challenge import Pairing, Rating
-from sb3_pvp.arena.pairing import pairs_of_round
+from sb3_pvp.arena.pairing import Field, pairs_of_round
 from sb3_pvp.arena.referee import decision_range, packed, read_times, time_percentile, unpacked
 from sb3_pvp.arena.table import as_csv, as_json, as_markdown, matches_of, rank_ranges, rated, standings, unsettled
 from sb3_pvp.players.league import Elo, MatchRecord, Payoff, Player, fit_bradley_terry
@@ -147,7 +147,7 @@ def maker(kind: str, count: int, records: list[MatchRecord] | None = None, seed:
     players = [Player(name) for name in NAMES[:count]]
     found = {player: 1200.0 + 10 * n for n, player in enumerate(players)}
     pairing, rng = Pairing(kind=kind, **facts), np.random.default_rng(seed)  # type: ignore[arg-type]
-    return pairs_of_round(players, found, matches_of(records or []), records or [], pairing, 2, rng)
+    return pairs_of_round(Field(players, found, matches_of(records or []), records or [], 2), pairing, rng)
 
 
 @given(st.integers(2, 8), st.integers(0, 1000), st.integers(1, 8))

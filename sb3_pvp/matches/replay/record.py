@@ -29,7 +29,7 @@ from sb3_pvp.players.seats import Observation
 from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.files.model_files import game_of, load
-from sb3_pvp.policies.files.shipped import find_model
+from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 
 def record_fight(
@@ -166,7 +166,8 @@ class RecordedFighter:
 def _model_of(player: OpponentLike, game: Game | None) -> BaseAlgorithm | None:
     if isinstance(player, BaseAlgorithm):
         return player
-    return load(find_model(player)) if is_path(player, game) else None
+    has_model = is_path(player, game) and Path(player).suffix != GRAPH
+    return load(find_model(player)) if has_model else None
 
 
 def _make_fighters(
@@ -180,7 +181,7 @@ def _make_fighters(
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     fighters = []
     for name, opponent, model in zip(names, acting, models, strict=True):
-        kind: Any = "model" if model is not None else "bot" if opponent is None else "script"
+        kind: Any = "bot" if opponent is None else "model" if hasattr(opponent, "content_hash") else "script"
         player = recording.RecordedPlayer(name, kind, getattr(opponent, "content_hash", ""))
         fighters.append(RecordedFighter(player, opponent, model))
     return fighters

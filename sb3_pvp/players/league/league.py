@@ -21,6 +21,7 @@ from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Ratings
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
 _LOCK = ".league.lock"  #: Held while a process changes the settings.
@@ -72,7 +73,8 @@ class _Settings(BaseModel):
 class League:
     """A folder with the following files; several processes may use it at the same time.
 
-    * ``players/``: a model file per snapshot (`file_name`), never changed once written;
+    * ``players/``: a model file per snapshot (`file_name`), never changed once written; files of other kinds
+      (`MODEL_SUFFIXES`) may be added as players;
     * ``matches.sqlite``: the `MatchLog`;
     * ``league.json``: anchors, the game, and the match maker's state (written by `save`, only by the run's owner);
     * ``ratings.json``: ratings computed from the log so far, a cache that may be deleted at any time.
@@ -143,8 +145,10 @@ class League:
         self._change_settings(lambda stored: {"exploitability": {**stored.exploitability, **found}})
 
     def path(self, player: Player) -> Path:
-        """Returns the path of the player's model, whether it exists or not."""
-        return self.folder / PLAYERS / file_name(player)
+        """Returns the path of the player's model: a zip, unless there is a file with another ending."""
+        snapshot = self.folder / PLAYERS / file_name(player)
+        kinds = (snapshot.with_name(f"{snapshot.stem}{suffix}") for suffix in MODEL_SUFFIXES)
+        return next((path for path in kinds if path.is_file()), snapshot)
 
     def opponent(self, player: Player) -> str:
         """Returns the ``opponent`` for environments: the path of the player's model, or its name without one."""
@@ -162,7 +166,9 @@ class League:
     def players(self) -> list[Player]:
         """Returns all players with a model, in order of their steps; warns of files with other names."""
         found = []
-        for path in (self.folder / PLAYERS).glob("[!.]*.zip"):  # hidden files are unfinished ones
+        for path in (self.folder / PLAYERS).glob("[!.]*"):  # hidden files are unfinished ones
+            if path.suffix not in MODEL_SUFFIXES:
+                continue
             try:
                 player = player_of_file(path)
                 if path != self.path(player):  # such as main_007_steps.zip

@@ -33,9 +33,10 @@ from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract, head_sizes_of
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
+from sb3_pvp.policies.files.onnx_files import OnnxFiles
 from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
-from sb3_pvp.policies.files.registry import TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
-from sb3_pvp.policies.files.shipped import find_model, is_fighter
+from sb3_pvp.policies.files.registry import OTHER_FILES, TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
+from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
@@ -337,3 +338,4 @@ class MaskablePPOFiles(Algorithm):
 
 
 MASKABLE_PPO = MaskablePPOFiles()
+OTHER_FILES[GRAPH] = OnnxFiles()

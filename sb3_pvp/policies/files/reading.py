@@ -26,7 +26,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
-from sb3_pvp.policies.files.shipped import find_model, is_fighter
+from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
 FORMAT = 2  #: The highest of fighter files that is read; written is the lowest that can express a model.
@@ -36,6 +36,7 @@ _KNOWN = {ABOUT, SAFE_WEIGHTS, PREDICTOR, ACTOR, CRITIC}
 _PICKLED = ":serialized:"
 #: Bytes: of a real description, which has a few thousand; and of SB3's data where it is compressed.
 _MAX_ABOUT, _MAX_PACKED = 1 << 20, 1 << 24
+_MAX_GRAPH = 1 << 26  #: Bytes of an ONNX file.
 #: What malformed zips raise: EOFError if cut off, the last two for exotic compression and encryption.
 _BAD_ZIP = (BadZipFile, EOFError, NotImplementedError, RuntimeError)
 
@@ -110,6 +111,8 @@ def read(source: str | Path | io.BytesIO | BaseAlgorithm, safe: bool = False) ->
         name, content = "it", source
     else:
         path = find_model(source)
+        if path.suffix == GRAPH:
+            return ModelFile(str(path), {GRAPH: _graph(path)}, {})
         if safe or is_fighter(path):
             return _read_safely(path)
         # All at once, so that hash, weights and what SB3 loads are of one version, even if the file is replaced.
@@ -119,6 +122,14 @@ def read(source: str | Path | io.BytesIO | BaseAlgorithm, safe: bool = False) ->
         values = _values(archive.read(DATA))
     content.seek(0)
     return ModelFile(name, entries, values, content)
+
+
+def _graph(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_MAX_GRAPH + 1)
+    if len(content) > _MAX_GRAPH:
+        raise ValueError(f"{path} has more than {_MAX_GRAPH >> 20} MiB")
+    return content
 
 
 def _read_safely(path: Path) -> ModelFile:

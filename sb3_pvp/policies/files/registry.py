@@ -149,6 +149,8 @@ class Algorithm:
 
 
 _registered: dict[str, Algorithm] = {}
+#: What reads files of no algorithm of ours, by their ending; `sb3_pvp.policies.files.model_files` fills it.
+OTHER_FILES: dict[str, Algorithm] = {}
 
 
 def register_algorithm(name: str, algorithm: Algorithm) -> None:
@@ -185,6 +187,8 @@ def find_algorithm(name: str) -> Algorithm:
 
 def algorithm_of(source: ModelFile | BaseAlgorithm) -> Algorithm:
     """Returns the algorithm of a model, or of the one in a file; raises `ValueError` if it is none that is known."""
+    for ending in OTHER_FILES.keys() & source.entries.keys() if isinstance(source, ModelFile) else ():
+        return OTHER_FILES[ending]
     with foreign(f"{source.name} cannot be loaded") if isinstance(source, ModelFile) else nullcontext():
         return find_algorithm(name_of(source))
 

@@ -15,6 +15,8 @@ from sb3_pvp.common.errors import did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 SUFFIX, _CARD = ".fighter", ".json"
+GRAPH = ".onnx"  #: Of files that can only be opponents, see `sb3_pvp.policies.files.onnx_files`.
+MODEL_SUFFIXES = (".zip", SUFFIX, GRAPH)  #: Of model files.
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]

@@ -1,7 +1,8 @@
 """The process side of a sandbox: it prepares, and then does jobs behind walls.
 
-``python -m sb3_pvp.arena.guard DESCRIPTOR`` is the guard, whom no stranger's code reaches: it prepares, forks the
-process that locks itself and does the jobs, and ends that, with all that it has started, when its own input is closed.
+``python -m sb3_pvp.common.sandbox.guard DESCRIPTOR`` is the guard, whom no stranger's code reaches: it prepares, forks
+the process that locks itself and does the jobs, and ends that, with all that it has started, when its own input is
+closed.
 Lines of JSON come in: an order, then jobs. Lines of JSON go out, each with one field: once ``lacking``, the walls that
 do not stand, then ``reply``, ``done`` or ``error``.
 """
@@ -23,7 +24,7 @@ from typing import IO, Any
 
 import orjson
 
-from sb3_pvp.arena import walls
+from sb3_pvp.common.sandbox import walls
 from sb3_pvp.common.stop_signals import leave_to_parent
 
 #: Calls of a job: its message, and what notes whose code runs next.

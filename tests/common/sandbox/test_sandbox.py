@@ -17,15 +17,15 @@ from typing import Any
 import psutil
 import pytest
 
-from sb3_pvp.arena import walls
-from sb3_pvp.arena.sandbox import Sandbox, SandboxDied, SandboxLimits, missing_walls
+from sb3_pvp.common.sandbox import walls
+from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits, missing_walls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the sandbox is for POSIX")
 
-PLAY = "tests.arena.sandbox_targets:play"
+PLAY = "tests.common.sandbox.sandbox_targets:play"
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = f"""
-from sb3_pvp.arena.sandbox import SandboxLimits, Sandbox, missing_walls
+from sb3_pvp.common.sandbox.sandbox import SandboxLimits, Sandbox, missing_walls
 print(*missing_walls(), sep="\\n")
 print(list(Sandbox({PLAY!r}, {{}}, SandboxLimits()).run({{"do": "count", "with": [1]}})))
 """
@@ -118,7 +118,10 @@ def test_an_error_while_preparing_is_raised_here() -> None:
         for _ in range(2):
             with pytest.raises(RuntimeError, match="ValueError: no such game"):
                 do(made, "count", 1)
-    with closing(Sandbox("tests.arena.nothing:play", {}, SHORT)) as made, pytest.raises(RuntimeError, match="nothing"):
+    with (
+        closing(Sandbox("tests.common.sandbox.nothing:play", {}, SHORT)) as made,
+        pytest.raises(RuntimeError, match="nothing"),
+    ):
         do(made, "count", 1)
 
 
@@ -160,15 +163,12 @@ def test_a_death_can_be_pickled() -> None:
 
 def test_many_replies_cost_little(sandbox: Sandbox) -> None:
     def seconds(number: int) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         assert len(do(sandbox, "count", number)) == number
-        return time.perf_counter() - start
+        return time.process_time() - start
 
-    start = time.perf_counter()
-    with closing(Sandbox(PLAY, {"word": "hello"}, SHORT)) as made:
-        do(made, "count", 1)
-    start = time.perf_counter() - start
-    assert seconds(10_000) < start, "less than a process costs that only starts and ends"
+    few, many = (min(seconds(number) for _ in range(3)) for number in (1_000, 10_000))
+    assert many < 40 * max(few, 0.001), "each reply costs about the same, however many there are"
 
 
 @pytest.mark.skipif(bool(missing_walls()), reason=f"missing here: {missing_walls()}")
@@ -244,7 +244,7 @@ def test_a_fork_bomb_leaves_nothing(unnoticed: list[str]) -> None:
 def test_when_the_parent_is_killed_everything_ends(job: dict[str, Any]) -> None:
     script = f"""
 import sys
-from sb3_pvp.arena.sandbox import SandboxLimits, Sandbox
+from sb3_pvp.common.sandbox.sandbox import SandboxLimits, Sandbox
 made = Sandbox({PLAY!r}, {{}}, SandboxLimits())
 list(made.run({{"do": "count", "with": [1]}}))
 print("ready", flush=True)
@@ -268,7 +268,7 @@ sys.stdin.read()
 def test_when_the_guard_is_killed_what_it_guards_ends_and_the_next_job_works() -> None:
     with closing(Sandbox(PLAY, {}, SHORT)) as made:
         do(made, "count", 1)
-        guards = [each for each in psutil.Process().children() if "sb3_pvp.arena.guard" in each.cmdline()]
+        guards = [each for each in psutil.Process().children() if "sb3_pvp.common.sandbox.guard" in each.cmdline()]
         guard = max(guards, key=psutil.Process.create_time)
         (guarded,) = guard.children()
         guard.kill()

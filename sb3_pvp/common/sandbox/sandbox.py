@@ -21,8 +21,8 @@ import orjson
 import psutil
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
-from sb3_pvp.arena import guard, walls
 from sb3_pvp.common.cores import worker_variables
+from sb3_pvp.common.sandbox import guard, walls
 from sb3_pvp.common.user_modules import PYTHON
 
 MAX_LINE = 16 << 20  #: Bytes of a reply.
@@ -290,7 +290,7 @@ def _unused_user() -> tuple[int | None, socket.socket | None]:
     for user in sorted({*walls.USERS} - taken):
         reserved = socket.socket(socket.AF_UNIX)
         try:
-            reserved.bind(f"\0sb3_pvp.arena.{user}")
+            reserved.bind(f"\0sb3_pvp.sandbox.{user}")
         except OSError:
             reserved.close()
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_pvp.arena import walls
+from sb3_pvp.common.sandbox import walls
 
 Mark = Callable[[int], None]
 Replies = Iterator[dict[str, Any]]

@@ -1,0 +1,165 @@
+"""ONNX files as opponents: the actors that ``sb3-pvp export`` writes, and the fighters of Unity's ML-Agents.
+
+A graph is a program of whoever made it. It cannot open files, and its numbers are checked before they become actions;
+but it may take any time and all memory, which only limits of the process that runs it can prevent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_pvp.common.errors import foreign
+from sb3_pvp.common.random_words import uniforms, words_from_seeds
+from sb3_pvp.game.contract import Agent, Contract
+from sb3_pvp.policies.acting import Decision, Flags, Frames
+from sb3_pvp.policies.export.played_graphs import read_graph
+from sb3_pvp.policies.files.reading import ModelFile
+from sb3_pvp.policies.files.registry import Algorithm, ModelOpponent
+from sb3_pvp.policies.files.shipped import GRAPH
+
+
+class _Part(NamedTuple):
+    """A part of a seat: what an agent sees and decides, or the seat as a whole."""
+
+    columns: list[int]
+    entries: slice
+    heads: slice
+    sizes: tuple[int, ...]
+    active: int | None  #: The column, not one of its own, that is 0 while the agent is out of the game.
+
+    @classmethod
+    def of(cls, contract: Contract, agent: Agent) -> _Part:
+        """Returns the part of an agent."""
+        active = None if agent.active is None else contract.observation_index(agent.active)
+        columns = [each for each in range(*agent.observations) if each != active]
+        entries, heads = slice(*contract.head_offsets[[*agent.heads]].tolist()), slice(*agent.heads)
+        return cls(columns, entries, heads, contract.head_sizes[heads], active)
+
+
+class OnnxOpponent(ModelOpponent):
+    """A graph as an opponent, in the games whose contracts it has passed `check` for.
+
+    A graph that sees what an agent of a team sees decides for each agent by itself, all in one batch. Its frames are
+    the newest ones, unless its metadata has ``frame_ages``, as JSON. Raises `ValueError` for graphs of other forms.
+    """
+
+    def __init__(self, name: str, content: bytes) -> None:
+        with foreign("its graph cannot be used"):
+            self._graph, ages = read_graph(content)
+        sees = spaces.Box(-np.inf, np.inf, (self._graph.frames, self._graph.features))
+        # How the entries are divided among heads, only the contract says.
+        decides = spaces.MultiDiscrete([self._graph.entries])
+        super().__init__((sees, decides), hashlib.sha256(content).hexdigest(), ages, None)
+        self.name, self._content = name, content
+        self._checked: Contract | None = None  # by the last `check`
+        #: Parts that it decides, and others, by the numbers of observations and entries of a contract.
+        self._seats: dict[tuple[int, int], tuple[list[_Part], list[_Part]]] = {}
+
+    def __reduce__(self) -> Any:
+        return OnnxOpponent, (self.name, self._content), {"_seats": self._seats}  # sessions cannot be pickled
+
+    def check(self, contract: Contract) -> None:
+        """Raises `ValueError` if the graph has other sizes than a seat or agents of the contract, or fails a trial."""
+        if contract is self._checked:  # as for each episode of an environment
+            return
+        seat, size = self._parts(contract), (contract.num_observations, contract.num_flat_actions)
+        if self._seats.get(size, seat) != seat:
+            raise ValueError(f"{self.name} is in a game with other heads or agents, but as many as {contract.name} has")
+        if size not in self._seats:
+            sizes = seat[0][0].sizes
+            numbers = np.repeat(np.array([[-1.0], [0.5]], np.float32), len(sizes), axis=1)
+            seen = np.zeros((2, self._graph.frames, self._graph.features), np.float32)
+            self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, sizes)
+            self._seats[size] = seat
+        self._checked = contract
+
+    def _parts(self, contract: Contract) -> tuple[list[_Part], list[_Part]]:
+        """Returns the parts of a seat that the graph decides, all of the same sizes, and the others."""
+        graph = self._graph
+        for agents in ([Agent("", (0, contract.num_observations), (0, contract.num_heads))], contract.agents):
+            parts = [_Part.of(contract, agent) for agent in agents]
+            fitting = [
+                part
+                for part in parts
+                if (graph.features, graph.entries) == (len(part.columns), sum(part.sizes))
+                and graph.heads in (0, len(part.sizes))
+            ]
+            own = [part for part in fitting if part.sizes == fitting[0].sizes]
+            others = [part for part in parts if part not in own]
+            # The others must be able to be out of the game, as those of the other side are in a seat.
+            if own and all(part.active is not None for part in others):
+                return own, others
+        each = sorted({f"{len(part.columns)} and {sum(part.sizes)}" for part in parts})
+        raise ValueError(
+            f"{self.name} sees {graph.features} features, and chooses among {graph.entries} entries of all heads, but "
+            f"{contract.name} has {contract.num_observations} and {contract.num_flat_actions}"
+            + (f" (each agent {', or '.join(each)})" if each else "")
+        )
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
+        """Returns random words, uint64 ``(N,)``."""
+        return words_from_seeds(seeds, stream=3)
+
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: Any, action_masks: Flags
+    ) -> Decision:
+        """Implements `Opponent.predict`; ``deterministic`` may be a flag per row.
+
+        Raises `ValueError`, which names the file, if the graph fails, or computes NaN or actions that do not exist.
+        """
+        frames = np.ascontiguousarray(observation, np.float32).reshape(len(observation), self.num_frames, -1)
+        seat = self._seats.get((frames.shape[2], action_masks.shape[1]))
+        if seat is None:
+            raise ValueError(f"{self.name} has not been checked for a game of {frames.shape[2]} features: call check()")
+        own, others = seat
+        if any(frames[:, 0, part.active].any() for part in others):
+            raise ValueError(f"{self.name} cannot decide for all agents of its team: some see or do other things")
+        numbers, state = uniforms(state, sum(len(part.sizes) for part in (*own, *others)))
+        numbers[np.broadcast_to(deterministic, len(frames))] = -1.0  # selects the most likely entry
+        decided = self._decide(
+            np.concatenate([frames[:, :, part.columns] for part in own]),
+            np.concatenate([action_masks[:, part.entries] for part in own]),
+            np.concatenate([numbers[:, part.heads] for part in own]),
+            own[0].sizes,
+        )
+        actions = np.zeros(numbers.shape, np.int64)
+        for part, choices in zip(own, np.split(decided, len(own)), strict=True):
+            plays = True if part.active is None else frames[:, 0, part.active, None] != 0
+            actions[:, part.heads] = np.where(plays, choices, 0)
+        return actions, state
+
+    def _decide(self, seen: Frames, masks: Flags, numbers: Frames, sizes: Sequence[int]) -> NDArray[np.int64]:
+        """Returns checked actions, int64 ``(rows, heads)``."""
+        with foreign(f"{self.name} cannot act"):
+            actions, reasons = self._graph.decide(seen, masks, numbers, sizes)
+            if np.isnan(reasons).any():
+                raise ValueError("it computes NaN, so no action can be chosen")
+            if actions.shape != numbers.shape:
+                raise ValueError(f"its actions have the shape {actions.shape}, not {numbers.shape}")
+            wrong = ~((actions >= 0) & (actions < sizes) & (actions == np.floor(actions)))
+            if wrong.any():
+                raise ValueError(f"it chose {actions[wrong][0]}, which no head of the sizes {sizes} has")
+            return actions.astype(np.int64)
+
+
+class OnnxFiles(Algorithm):
+    """What reads ONNX files. They are opponents and players of leagues, but SB3 has no model of them."""
+
+    def load(self, file: ModelFile, device: str = "cpu") -> BaseAlgorithm:
+        """Raises `ValueError`, which says what an ONNX file can be."""
+        raise ValueError(
+            f"{file.name} is an ONNX file, which can be an opponent or in a league, but is no model of SB3"
+        )
+
+    def opponent(self, source: ModelFile | BaseAlgorithm) -> OnnxOpponent:
+        """Implements `Algorithm.opponent`; nothing in the file is unpickled or imported."""
+        assert isinstance(source, ModelFile)  # no model of SB3 has this algorithm
+        return OnnxOpponent(Path(source.name).name, source.entries[GRAPH])
