@@ -181,17 +181,17 @@ def _read(path: Path, kind: str) -> tuple[dict[str, Any], str]:
     """Returns what a model file says about itself, and a hash of its weights; unpickles nothing."""
     from sb3_pvp.policies.files.model_files import steps_of
     from sb3_pvp.policies.files.reading import read
-    from sb3_pvp.policies.files.registry import DEFAULT
+    from sb3_pvp.policies.files.registry import name_of
 
     if kind == ONNX:
         return {"algorithm": None, "steps": None}, hash_of(path.read_bytes())
     file = read(path, safe=True)
-    weights, algorithm = file.weights(), file.values.get("algorithm") or DEFAULT
+    weights = file.weights()
     digest = hashlib.sha256()
     for name, part in sorted(weights.items()):
         digest.update(f"{name} {tuple(part.shape)} {part.dtype}".encode())
         digest.update(part.contiguous().numpy().tobytes())
-    return {"algorithm": algorithm, "steps": steps_of(path)}, digest.hexdigest()
+    return {"algorithm": name_of(file), "steps": steps_of(path)}, digest.hexdigest()
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -25,8 +27,12 @@ def prepare(setup: Mapping[str, Any]) -> None:
     """Imports, and compiles, what the fights of a challenge need; called before the walls go up."""
     import torch
 
+    import sb3_pvp.policies.kernels  # noqa: F401  (Numba looks for its cache, also if no fighter below fits)
+
     global _challenge, _settings
     torch.set_num_threads(1)
+    # When a zip's policy gets its optimiser, torch makes this folder: one that is there needs no rights.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.gettempdir()
     _challenge = Challenge.model_validate(setup["challenge"])
     _settings = _challenge.settings
     # Compiled code is kept in files, which cannot be written any more later.

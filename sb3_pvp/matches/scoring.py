@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from gymnasium import Space
+from sb3_contrib import MaskablePPO
 from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -19,7 +22,8 @@ from sb3_pvp.matches.evaluation import Score, evaluate_by_rows, num_processes
 from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
 from sb3_pvp.players.league.league import PLAYERS, league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
-from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, steps_of
+from sb3_pvp.policies.features import part_of
+from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, model_opponent, steps_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 _PARALLEL_FIGHTS = 64
@@ -68,7 +72,11 @@ def score_model(
         # Plain MaskablePPO does not record the ages of its frames.
         hint = "" if hasattr(model, "frame_ages") else "; if it sees several frames, pass their frame_ages"
         with refusals(about=f"{path} cannot play these fights of {played.name}{hint}"):
-            check_for_correct_spaces(env, *spaces)
+            if isinstance(model, MaskablePPO):
+                check_for_correct_spaces(env, *spaces)
+            else:  # whatever acts for it gets what an opponent gets
+                model_opponent(model).check(played.contract)
+                _check_size(part_of(env.observation_space), part_of(spaces[0]))
         return env
 
     processes = num_processes(jobs, episodes, settings.world)
@@ -80,6 +88,12 @@ def score_model(
     is_model = choice.kind not in ("bot", "self", "script")
     about = {"opponent_deterministic": choice.deterministic if is_model else None}
     return score, {"game": game_reference(played), "start": settings.reset_params, **about}, note
+
+
+def _check_size(shown: Space[Any], seen: Space[Any]) -> None:
+    sizes = [prod(space.shape or ()) for space in (shown, seen)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"it sees {sizes[1]} numbers, but these fights show {sizes[0]}")
 
 
 def _played_game(model: Any, path: Path, game: str | None) -> Game:

@@ -380,7 +380,7 @@ def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignor
         return (int(action_space.n),)
     if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
         return tuple(int(size) for size in action_space.nvec)
-    raise ValueError(f"AutoregressivePolicy needs a Discrete or MultiDiscrete action space, not {action_space}")
+    raise ValueError(f"the model has the action space {action_space}, but it must be Discrete or MultiDiscrete")
 
 
 def find_contract(

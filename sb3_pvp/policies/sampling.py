@@ -375,6 +375,18 @@ class AutoregressiveActor:
         return latent[:num_rows]
 
 
+def sample_independently(
+    logits: NDArray[np.float32], masks: NDArray[np.bool_], uniforms: NDArray[np.float32], head_sizes: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Returns legal actions ``(batch, heads)`` of heads without rules; arguments as in `kernels.sample_heads`."""
+    from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
+
+    starts, flat = np.cumsum((0, *head_sizes[:-1])), sum(head_sizes)
+    nothing, first = np.zeros((flat, flat), np.float32), np.zeros(len(logits), np.int64)
+    given = logits.clip(min=np.finfo(np.float32).min), masks, uniforms, starts
+    return sample_heads(*given, nothing, first, nothing, np.zeros(flat, np.bool_))[0]
+
+
 class PlainActor:
     """Any other masked policy, with independent heads, for inference."""
 
@@ -382,8 +394,6 @@ class PlainActor:
         self, policy: MaskableActorCriticPolicy, frame_shape: tuple[int, int], head_sizes: tuple[int, ...]
     ) -> None:
         self.frame_shape, self.head_sizes, self._policy = frame_shape, head_sizes, policy
-        self._starts = np.cumsum((0, *head_sizes[:-1]))
-        self._no_rules = np.zeros((sum(head_sizes), sum(head_sizes)), np.float32)
 
     def act(self, observations: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
         """Returns legal actions, int64 ``(batch, heads)``; arguments as in `act_batched`."""
@@ -396,14 +406,11 @@ class PlainActor:
             if PRIVILEGED in space.spaces:  # only the critic reads it; unknown in a real fight
                 seen[PRIVILEGED] = th.zeros(len(observations), *(space[PRIVILEGED].shape or ()))
             seen = {key: seen[key] for key in space.spaces}
-        from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
-
         # Without masks: what they forbid sb3-contrib gives a logit, which is more than some others.
         heads = self._policy.get_distribution(seen).distributions  # type: ignore[attr-defined]
-        logits = th.cat([head.logits[:num_rows] for head in heads], 1).clamp(min=th.finfo(th.float32).min)
-        given = logits.numpy(), masks[:num_rows].numpy(), uniforms.numpy(), self._starts
-        nothing, first = self._no_rules, np.zeros(num_rows, np.int64)
-        return th.from_numpy(sample_heads(*given, nothing, first, nothing, np.zeros(len(nothing), np.bool_))[0])
+        logits = th.cat([head.logits[:num_rows] for head in heads], 1)
+        given = logits.numpy(), masks[:num_rows].numpy(), uniforms.numpy()
+        return th.from_numpy(sample_independently(*given, self.head_sizes))
 
 
 Actor = AutoregressiveActor | PlainActor

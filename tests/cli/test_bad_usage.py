@@ -43,7 +43,7 @@ def run(arguments: list[str]) -> object:
         (["evaluate", "missing.zip"], "missing.zip"),
         (["evaluate", "text.zip"], "not a model"),
         (["evaluate", "empty.zip"], "empty.zip"),
-        (["evaluate", "cartpole.zip"], "cartpole.zip"),
+        (["evaluate", "cartpole.zip"], "does not name its game: pass --game"),
         (
             ["evaluate", "fighter.zip", "--game", "DharokEnv"],
             "fighter.zip was trained in NhEnv, not in DharokEnv: leave --game out",

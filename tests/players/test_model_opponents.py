@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch as th
 from numpy.typing import NDArray
-from sb3_contrib import MaskablePPO
-from stable_baselines3 import PPO
+from sb3_contrib import TRPO, MaskablePPO
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp import PvpPPO
@@ -232,7 +231,7 @@ class TestRefusals:
 
     def test_another_algorithm(self) -> None:
         env = gym.make("NhEnv")
-        assert "no attribute 'algorithm'" in self.refused(PPO("MultiInputPolicy", env, n_steps=2, batch_size=2))
+        assert "no attribute 'algorithm'" in self.refused(TRPO("MultiInputPolicy", env, n_steps=2, batch_size=2))
 
     def test_another_game(self, tmp_path: Path) -> None:
         path = saved(random_model(0), tmp_path, "nh")

@@ -177,7 +177,7 @@ def _landlock(readable: Iterable[str]) -> None:
 def _python() -> set[str]:
     """Returns where Python, its packages and this one are."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return paths | {sys.prefix, sys.base_prefix, str(Path(__file__).parents[1])}
+    return paths | {sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])}
 
 
 def _become(user: int | None, may_read: bool) -> None:

@@ -30,7 +30,7 @@ from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract, head_sizes_of
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
@@ -42,7 +42,7 @@ from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, ac
 _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 # Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
 # would reset the global random generators on loading.
-_INFERENCE_OBJECTS = {
+INFERENCE_OBJECTS = {
     "learning_rate": 0.0,
     "lr_schedule": lambda _: 0.0,
     "clip_range": lambda _: 0.0,
@@ -52,10 +52,10 @@ _INFERENCE_OBJECTS = {
 
 
 @contextmanager
-def _loading(name: str) -> Iterator[None]:
+def loading(name: str, algorithm: str = "MaskablePPO") -> Iterator[None]:
     """Preserves torch's random state while a model is loaded, and turns any failure into a one-line `ValueError`."""
     # A new network samples initial weights before it gets the saved ones.
-    with foreign(f"{name} is not a model of MaskablePPO"), th.random.fork_rng(devices=[]):
+    with foreign(f"{name} is not a model of {algorithm}"), th.random.fork_rng(devices=[]):
         yield
 
 
@@ -94,14 +94,15 @@ class _Policy(NamedTuple):
         """
         if not issubclass(self.kind, MaskableActorCriticPolicy):
             raise ValueError(f"{name} holds a {self.kind.__name__}, which is not a policy of MaskablePPO")
-        assert isinstance(self.action_space, spaces.MultiDiscrete)  # see `ModelOpponent`
+        if not isinstance(self.action_space, spaces.MultiDiscrete):
+            raise ValueError(f"the model has the action space {self.action_space}, but it must be MultiDiscrete")
         seen = NormalizedFeatures(self.observation_space)
         if {*seen.keys} - {PRIVILEGED} != {OBSERVATION}:
             raise ValueError(f"the model sees {self.observation_space}, not frames of features under {OBSERVATION!r}")
         frame_shape = seen.num_frames, seen.num_public // seen.num_frames
         head_sizes = tuple(self.action_space.nvec.tolist())
         refuse_nan(weights)
-        with _loading(name):
+        with loading(name):
             if issubclass(self.kind, AutoregressivePolicy):
                 arguments = (AutoregressivePolicy.__init__.__kwdefaults__ or {}) | self.arguments
                 return AutoregressiveActor(frame_shape, head_sizes, arguments, weights, self.observation_space)
@@ -201,8 +202,9 @@ def game_of(model: BaseAlgorithm) -> Game:
     """
     name, contract = getattr(model, "game", None), getattr(model.policy, "contract", None)
     if name is None:
-        heads = getattr(model.policy, "head_sizes", tuple(getattr(model.action_space, "nvec", ())))
-        contract = contract or find_contract(AUTO, heads, NormalizedFeatures(model.observation_space))
+        contract = contract or find_contract(
+            AUTO, head_sizes_of(model.action_space), NormalizedFeatures(model.observation_space)
+        )
         name = None if contract is None else contract.name
     if name is None:
         raise ValueError("the model does not name its game: pass --game module:object")
@@ -314,10 +316,10 @@ class MaskablePPOFiles(Algorithm):
 
     def load(self, file: ModelFile, device: str = "cpu") -> MaskablePPO:
         """Implements `Algorithm.load`; a predictor of outcomes in a fighter file comes with the model."""
-        with _loading(file.name):
+        with loading(file.name):
             if file.content is not None:
                 with importing_here():
-                    return MaskablePPO.load(file.content, device=device, custom_objects=_INFERENCE_OBJECTS)
+                    return MaskablePPO.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
             model = build(file.description, file.weights(), device)
             if (predictor := file.outcome_predictor()) is not None:
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]
@@ -326,7 +328,7 @@ class MaskablePPOFiles(Algorithm):
     def opponent(self, source: ModelFile | BaseAlgorithm) -> MaskableOpponent:
         """Implements `Algorithm.opponent`: of equal policies, always the same object."""
         file = source if isinstance(source, ModelFile) else read(source)
-        with _loading(file.name):
+        with loading(file.name):
             policy = _Policy.of(file)
         # Of a snapshot and its copy, say: rows of one object share a call, and its memory.
         known = _models.get(policy.content_hash)

@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 import torch as th
-from gymnasium import Space, spaces
+from gymnasium import Space
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import check_frame_ages
-from sb3_pvp.common.errors import foreign, installed, missing, unknown_name
+from sb3_pvp.common.errors import foreign, installed, is_own, missing, unknown_name
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
+from sb3_pvp.policies.autoregressive import head_sizes_of
 from sb3_pvp.policies.features import frames_of, part_of
 from sb3_pvp.policies.files.reading import ModelFile, read, refuse_nan
 
@@ -45,8 +46,8 @@ class ModelOpponent:
     """A frozen model as an opponent; see `Opponent` for `initial_state` and `predict`.
 
     Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
-    ``game`` is that of its training, if known. Raises `ValueError` for other actions than MultiDiscrete ones, and for
-    other ages than `check_frame_ages` allows, or than it sees frames.
+    ``game`` is that of its training, if known. Raises `ValueError` for other actions than those of
+    `head_sizes_of`, and for other ages than `check_frame_ages` allows, or than it sees frames.
     """
 
     def __init__(
@@ -58,10 +59,8 @@ class ModelOpponent:
         acting: Opponent | None = None,
     ) -> None:
         seen, actions = spaces_of
-        if not isinstance(actions, spaces.MultiDiscrete):
-            raise ValueError(f"the model has the action space {actions}, but it must be MultiDiscrete")
         self.content_hash, self.game, self._acting = content_hash, game, acting
-        self.head_sizes: tuple[int, ...] = tuple(actions.nvec.tolist())
+        self.head_sizes: tuple[int, ...] = head_sizes_of(actions)
         self._shape = part_of(seen).shape or ()
         self.num_frames, self.shape = frames_of(seen)
         # Only `PvpPPO` saves the ages of its frames; other models are assumed to see the newest ones.
@@ -113,6 +112,13 @@ class Algorithm:
     """
 
     model_class: type[BaseAlgorithm]
+
+    def recognises(self, source: ModelFile | BaseAlgorithm) -> bool:
+        """Whether a model, or the one in a file, is of this algorithm though it names none; unpickles nothing.
+
+        Only this package's own algorithms are asked: a model of any other one has the attribute.
+        """
+        return not isinstance(source, ModelFile) and isinstance(source, self.model_class)
 
     def acting(self, model: Any) -> Opponent:
         """Returns a frozen copy of a model that acts in many fights."""
@@ -181,16 +187,25 @@ def find_algorithm(name: str) -> Algorithm:
 
 def algorithm_of(source: ModelFile | BaseAlgorithm) -> Algorithm:
     """Returns the algorithm of a model, or of the one in a file; raises `ValueError` if it is none that is known."""
-    if isinstance(source, ModelFile):
-        for ending in OTHER_FILES.keys() & source.entries.keys():
-            return OTHER_FILES[ending]
-        name = source.values.get("algorithm")
-    else:
-        name = getattr(source, "algorithm", None)
-        if name is None and not isinstance(source, find_algorithm(DEFAULT).model_class):
-            raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
+    for ending in OTHER_FILES.keys() & source.entries.keys() if isinstance(source, ModelFile) else ():
+        return OTHER_FILES[ending]
     with foreign(f"{source.name} cannot be loaded") if isinstance(source, ModelFile) else nullcontext():
-        return find_algorithm(DEFAULT if name is None else str(name))
+        return find_algorithm(name_of(source))
+
+
+def name_of(source: ModelFile | BaseAlgorithm) -> str:
+    """Returns the name of the algorithm of a model, or of the one in a file; unpickles nothing.
+
+    Files that name none, and are not recognised, are of `DEFAULT`; for such models raises `ValueError`.
+    """
+    name = source.values.get("algorithm") if isinstance(source, ModelFile) else getattr(source, "algorithm", None)
+    if name is not None:
+        return str(name)
+    own = [each for each, point in installed(ENTRY_POINTS).items() if is_own(point)]
+    found = next((each for each in own if find_algorithm(each).recognises(source)), None)
+    if found is None and not isinstance(source, ModelFile):
+        raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
+    return found or DEFAULT
 
 
 def content_hash(source: ModelFile | BaseAlgorithm) -> str:
