@@ -14,7 +14,7 @@ import typer
 
 from benchmarks.report import Row, print_report
 from sb3_pvp.arena.challenge import Challenge
-from sb3_pvp.arena.playing import Fight, Part
+from sb3_pvp.arena.playing import MatchFight, MatchProcess
 from sb3_pvp.cli.usage import use_one_thread
 from sb3_pvp.common.sandbox.sandbox import Sandbox
 from sb3_pvp.envs.settings import FightSettings
@@ -38,7 +38,7 @@ def bench_arena(
     challenge = Challenge(name="benchmark", game=game)
     settings = FightSettings(game=game)
     rows = list[Row]()
-    with TemporaryDirectory() as folder, closing(Part(challenge.model_dump(mode="json"))) as part:
+    with TemporaryDirectory() as folder, closing(MatchProcess(challenge.model_dump(mode="json"))) as part:
         league, players = League(folder), dict[str, tuple[str, str, tuple[str, bytes] | None]]()
         for name in names:
             file = shipped_file(name)
@@ -68,10 +68,10 @@ def _players(pair: tuple[str, str]) -> tuple[Player, Player]:
     return Player(pair[0]), Player(pair[1])
 
 
-def _planned(pairs: list[tuple[str, str]], fights: int, first: int) -> list[Fight]:
+def _planned(pairs: list[tuple[str, str]], fights: int, first: int) -> list[MatchFight]:
     seats = [(pair, n) for pair in pairs for n in range(fights)]
     return [
-        Fight(f"{a} {b}", n, *((a, b), (b, a))[n % 2], first + k // 2) for k, ((a, b), n) in enumerate(seats)
+        MatchFight(f"{a} {b}", n, *((a, b), (b, a))[n % 2], first + k // 2) for k, ((a, b), n) in enumerate(seats)
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.arena.challenge import FIGHTER, ONNX, SAFE_KINDS, SCRIPT, ZIP, Challenge, refusal_of
-from sb3_pvp.arena.playing import Fight, Workers
+from sb3_pvp.arena.playing import MatchFight, Workers
 from sb3_pvp.arena.referee import read_times, time_percentile
 from sb3_pvp.arena.store import ACTIVE, REFUSED, Entrant, Store
 from sb3_pvp.common.errors import did_you_mean, one_line
@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass
-class Report:
+class AdmissionReport:
     """What was found out about a candidate."""
 
     player: str
@@ -96,12 +96,12 @@ def candidates(
 
 def examine(
     candidate: Candidate, challenge: Challenge, store: Store, workers: Workers
-) -> tuple[Report, Entrant, bytes | None]:
+) -> tuple[AdmissionReport, Entrant, bytes | None]:
     """Checks a candidate, last in a test fight against itself.
 
     Returns the report, the player with its state, and the content of its file.
     """
-    report, facts = Report(candidate.name), dict(candidate.facts)
+    report, facts = AdmissionReport(candidate.name), dict(candidate.facts)
     content = b"" if candidate.path is None else candidate.path.read_bytes()
     version = hash_of(content) if candidate.path else candidate.name
     weights = version
@@ -163,7 +163,7 @@ def _test_fight(candidate: Candidate, content: bytes, version: str, workers: Wor
     players = {
         str(player): (candidate.kind, candidate.name if file is None else file[0], file) for player in (name, twin)
     }
-    fights = [Fight("test", 0, str(name), str(twin), 0), Fight("test", 1, str(twin), str(name), 0)]
+    fights = [MatchFight("test", 0, str(name), str(twin), 0), MatchFight("test", 1, str(twin), str(name), 0)]
     results = [result for _, result in workers.play_now(players, fights)]
     causes = [cause for result in results for cause in result["faults"] if cause is not None]
     if causes:

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from sb3_pvp.arena.admission import Report, candidates, examine
+from sb3_pvp.arena.admission import AdmissionReport, candidates, examine
 from sb3_pvp.arena.challenge import FILE as CHALLENGE
 from sb3_pvp.arena.challenge import Challenge, check_challenge, load_challenge, save_challenge
+from sb3_pvp.arena.match_rounds import RoundSummary, play_round
 from sb3_pvp.arena.playing import Workers
-from sb3_pvp.arena.rounds import RoundSummary, play_round
 from sb3_pvp.arena.store import FILE as STORE
 from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
@@ -79,7 +79,7 @@ class Arena:
         """All players, also those that were refused."""
         return self.store.players()
 
-    def add(self, source: str, owner: str = "", trusted: bool = False) -> list[Report]:
+    def add(self, source: str, owner: str = "", trusted: bool = False) -> list[AdmissionReport]:
         """Lets players in from a source, see `sb3_pvp.arena.admission.candidates`; returns what was found about each.
 
         A folder or a tag of the hub is looked through again before each round.
@@ -93,7 +93,7 @@ class Arena:
             self.store.set_fact(_SOURCES, orjson.dumps(kept).decode())
         return reports
 
-    def check(self, source: str, owner: str = "", trusted: bool = False) -> list[Report]:
+    def check(self, source: str, owner: str = "", trusted: bool = False) -> list[AdmissionReport]:
         """Does the same as `add`, but lets nobody in."""
         return [
             examine(each, self.challenge, self.store, self.workers)[0]
@@ -106,14 +106,14 @@ class Arena:
             raise ValueError(f"there is no player {player}")
         self.store.set_state(player, GONE, reason)
 
-    def refresh(self) -> list[Report]:
+    def refresh(self) -> list[AdmissionReport]:
         """Lets in who is new at the sources; one that cannot be read is skipped, with a report."""
         reports = []
         for source, about in self._sources.items():
             try:
                 reports += self._admit(source, about["owner"], about["trusted"], self.players)
             except (ValueError, OSError, Refusal) as error:
-                reports.append(Report(source, refusal=f"cannot be read: {one_line(error)}"))
+                reports.append(AdmissionReport(source, refusal=f"cannot be read: {one_line(error)}"))
         return reports
 
     def run_once(self, advance: Callable[[int], object] = lambda matches: None) -> RoundSummary | None:
@@ -184,7 +184,7 @@ class Arena:
         """Ends the processes."""
         self.workers.close()
 
-    def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[Report]:
+    def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[AdmissionReport]:
         reports = []
         for candidate in candidates(source, owner, trusted, known, self._names):
             report, entrant, content = examine(candidate, self.challenge, self.store, self.workers)

@@ -35,7 +35,7 @@ SAFE_KINDS = (FIGHTER, ONNX)  #: Files that need not be trusted.
 _PLAIN = ConfigDict(extra="forbid", frozen=True)
 
 
-class Decisions(BaseModel):
+class DecisionLimits(BaseModel):
     """How long a player may think."""
 
     model_config = _PLAIN
@@ -107,7 +107,7 @@ class Challenge(BaseModel):
     max_ticks: Annotated[int, Field(ge=1)] | None = None  #: Of a fight, which is tied then; default: the game's.
     match_seconds: Annotated[float, Field(gt=0)] = 600.0  #: A player that has used so much in a match loses it.
     memory_mb: Annotated[int, Field(ge=64)] = 2048  #: That matches may use besides the game.
-    decision: Decisions = Decisions()
+    decision: DecisionLimits = DecisionLimits()
     deterministic: bool = False  #: Whether fighters take their most likely actions instead of sampling.
     entry: Entry = Entry()
     pairing: Pairing = Pairing()

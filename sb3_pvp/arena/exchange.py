@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 import orjson
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.rounds import play_matches
+from sb3_pvp.arena.match_rounds import play_matches
 from sb3_pvp.arena.store import QueuedMatch
 from sb3_pvp.arena.table import matches_of
 from sb3_pvp.common.atomic_files import write_atomically

@@ -34,7 +34,7 @@ Players = Mapping[str, tuple[str, str, File | None]]  #: Kind, name of script or
 
 
 @dataclass(frozen=True)
-class Fight:
+class MatchFight:
     """A fight that is to be played."""
 
     match: str  #: Key of its match.
@@ -45,7 +45,7 @@ class Fight:
     actions: str = ""  #: Of a fight that was played before: the players decide again, but these are what happens.
 
 
-class Result(BaseModel):
+class FightResult(BaseModel):
     """What became of a fight."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,7 +64,7 @@ class Result(BaseModel):
         return b64decode(self.actions)
 
 
-Played = tuple[Fight, Result | str]  #: A fight, and its result, or why it could not be played.
+Played = tuple[MatchFight, FightResult | str]  #: A fight, and its result, or why it could not be played.
 
 
 class Workers:
@@ -89,13 +89,13 @@ class Workers:
             self._size = room_for_actors()
         return self._size or num_cores()
 
-    def play(self, players: Players, fights: Sequence[Fight]) -> Iterator[Played]:
+    def play(self, players: Players, fights: Sequence[MatchFight]) -> Iterator[Played]:
         """Plays fights of whole matches; yields each as it ends. A match stays in one process."""
         matches = [list(part) for _, part in groupby(fights, key=lambda fight: fight.match)]
-        jobs: SimpleQueue[list[Fight] | None] = SimpleQueue()
+        jobs: SimpleQueue[list[MatchFight] | None] = SimpleQueue()
         size = min(self.size, max(len(matches), 1))
         most = max(min(FIGHTS_PER_JOB, -(-len(fights) // size)), 1)
-        part: list[Fight] = []
+        part: list[MatchFight] = []
         for match in matches:
             part += match
             if len(part) >= most:
@@ -117,7 +117,7 @@ class Workers:
             else:
                 yield answer
 
-    def play_now(self, players: Players, fights: Sequence[Fight]) -> Iterator[tuple[Fight, dict[str, Any]]]:
+    def play_now(self, players: Players, fights: Sequence[MatchFight]) -> Iterator[tuple[MatchFight, dict[str, Any]]]:
         """Plays a few fights in one process, each match alone; raises `ValueError` for one that cannot be played."""
         for fight, result in self._part(0).play(players, fights, alone=True):
             if isinstance(result, str):
@@ -132,7 +132,7 @@ class Workers:
 
     def _part(self, number: int) -> Any:
         while len(self._parts) <= number:
-            kind = _OnCluster if self._distribute else Part
+            kind = _OnCluster if self._distribute else MatchProcess
             self._parts.append(kind(self._challenge.model_dump(mode="json")))
         return self._parts[number]
 
@@ -148,7 +148,7 @@ class Workers:
             answers.put(error)
 
 
-class Part:
+class MatchProcess:
     """One sandbox, with the files of the players that fight in it."""
 
     def __init__(self, challenge: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class Part:
         limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
         self._sandbox = Sandbox(TARGET, {"challenge": dict(challenge)}, limits, [self._spool])
 
-    def play(self, players: Players, fights: Sequence[Fight], alone: bool = False) -> Iterator[Played]:
+    def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights; yields each with its result, also those that a player has lost without a fight.
 
         If the process dies, whoever's code was running loses its matches that are not over; if that is not known, all
@@ -168,7 +168,7 @@ class Part:
         """
         self._write(players)
         lost = dict[tuple[str, str], str]()  # causes by match and player
-        jobs: list[tuple[list[Fight], bool, int]] = [([*fights], alone, 1)]
+        jobs: list[tuple[list[MatchFight], bool, int]] = [([*fights], alone, 1)]
         while jobs:
             left, alone, attempt = jobs.pop()
             waiting, is_known, why = dict(enumerate(left)), False, "it was left out"
@@ -216,7 +216,7 @@ class Part:
         self,
         players: Players,
         names: Sequence[str],
-        waiting: dict[int, Fight],
+        waiting: dict[int, MatchFight],
         alone: bool,
         lost: dict[tuple[str, str], str],
     ) -> Iterator[Played]:
@@ -246,7 +246,7 @@ class Part:
                     lost |= {(each.match, name): cause for each in waiting.values() if name in _pair(each)}
                     continue
                 number = order[reply.pop("fight")]
-                result = Result.model_validate(reply)
+                result = FightResult.model_validate(reply)
                 require_known("outcome", result.outcome, _OUTCOMES)
                 fight = waiting.pop(number)
             except (ValueError, KeyError, IndexError, TypeError) as error:  # pydantic's is a ValueError
@@ -260,28 +260,28 @@ class Part:
         return name if file is None else str(self._spool / file[0])
 
 
-def _pair(fight: Fight) -> tuple[str, str]:
+def _pair(fight: MatchFight) -> tuple[str, str]:
     return fight.first, fight.second
 
 
-def forfeit(causes: Sequence[str | None]) -> Result:
+def forfeit(causes: Sequence[str | None]) -> FightResult:
     """Returns the result of a fight that one of the players, or both, have lost before it was over."""
     outcome = "tied" if all(causes) else "lost" if causes[0] else "won"
-    return Result(outcome=outcome, faults=[*causes])
+    return FightResult(outcome=outcome, faults=[*causes])
 
 
 class _OnCluster:
-    """The same as `Part`, in an actor of a Ray cluster."""
+    """The same as `MatchProcess`, in an actor of a Ray cluster."""
 
     def __init__(self, challenge: Mapping[str, Any]) -> None:
         from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR, connect
 
         self._ray: Any = connect()
-        self._make: Any = lambda: self._ray.remote(num_cpus=CPUS_PER_ACTOR)(Part).remote(challenge)
+        self._make: Any = lambda: self._ray.remote(num_cpus=CPUS_PER_ACTOR)(MatchProcess).remote(challenge)
         self._actor = self._make()
 
-    def play(self, players: Players, fights: Sequence[Fight], alone: bool = False) -> Iterator[Played]:
-        """Plays fights as `Part.play` does; what a machine that fails has not finished is played by another one."""
+    def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
+        """Plays fights as `MatchProcess.play` does; what a machine has not finished that fails is played by another one."""
         left = dict.fromkeys(fights)
         for attempt in range(1 + _ATTEMPTS):
             stream = self._actor.play.options(num_returns="streaming").remote(players, [*left], alone)

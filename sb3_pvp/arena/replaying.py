@@ -14,9 +14,9 @@ import orjson
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import SCRIPT
-from sb3_pvp.arena.playing import Fight
+from sb3_pvp.arena.match_rounds import TICK_LIMIT, TURNED, files_of
+from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
-from sb3_pvp.arena.rounds import TICK_LIMIT, TURNED, files_of
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Outcome, World, game_reference
@@ -155,7 +155,9 @@ def _decided_again(arena: Arena, records: list[MatchRecord]) -> dict[str, float]
         if not details.actions:
             continue
         seats = [str(record.player_a), str(record.player_b)][:: 1 if details.seat == 0 else -1]
-        fight = Fight("again", number, seats[0], seats[1], int(record.seed or 0), b64encode(details.actions).decode())
+        fight = MatchFight(
+            "again", number, seats[0], seats[1], int(record.seed or 0), b64encode(details.actions).decode()
+        )
         ((_, result),) = arena.workers.play_now(players, [fight])
         agreed[record.key] = result["agreement"]
     return agreed

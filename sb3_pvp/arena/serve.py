@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.rounds import RoundSummary
+from sb3_pvp.arena.match_rounds import RoundSummary
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LAST = "last_round_at"

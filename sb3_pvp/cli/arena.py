@@ -13,9 +13,9 @@ from sb3_pvp.cli.usage import GameName, ResetParams, json_object, progress, resu
 from sb3_pvp.common.errors import Refusal, refusals, require_known
 
 if TYPE_CHECKING:
-    from sb3_pvp.arena.admission import Report
+    from sb3_pvp.arena.admission import AdmissionReport
     from sb3_pvp.arena.arena import Arena
-    from sb3_pvp.arena.rounds import RoundSummary
+    from sb3_pvp.arena.match_rounds import RoundSummary
 
 arena = typer.Typer(help="Let fighters of many owners meet: challenges, rounds, ratings.")
 
@@ -327,7 +327,7 @@ def _admit(folder: Path, player: str, owner: str, trusted: bool, as_json: bool, 
     opened = _opened(folder, 1)
     try:
         with progress("checking"):
-            reports: list[Report] = getattr(opened, how)(player, owner, trusted)
+            reports: list[AdmissionReport] = getattr(opened, how)(player, owner, trusted)
     finally:
         opened.close()
     print_result({"players": reports}, "\n".join(map(str, reports)) or "nobody new was found", as_json)

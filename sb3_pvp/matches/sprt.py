@@ -1,6 +1,6 @@
 """A sequential test of whether one player is better than another: it stops by itself, as soon as the fights say so.
 
-Fights come in pairs: same seed, seats swapped. What a seed gives to one seat, such as better gear, both players get in
+Fights come in pairs: same seed, seats swapped. What a seed gives to one seat, such as an advantage, both players get in
 turn. Its two fights thus depend on each other, and a pair is one observation with five outcomes (*pentanomial*).
 """
 

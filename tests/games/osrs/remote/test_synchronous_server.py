@@ -45,7 +45,7 @@ BOT = {"bots": (None, "baseline")}
 FOLDER = DATA / "recordings"
 CELL = int(os.environ.get("SB3_PVP_CELL", 10_000))
 #: Seconds that a step may take beyond the server's slowest answer.
-MARGIN = 3.0
+MARGIN = 4.5
 BROKEN = ("desync", "target_lost")
 
 

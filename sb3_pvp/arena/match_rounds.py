@@ -12,7 +12,7 @@ import numpy as np
 
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
 from sb3_pvp.arena.pairing import Field, pairs_of_round
-from sb3_pvp.arena.playing import Fight, Players, Result, Workers, forfeit
+from sb3_pvp.arena.playing import FightResult, MatchFight, Players, Workers, forfeit
 from sb3_pvp.arena.store import GONE, Entrant, QueuedMatch, Store
 from sb3_pvp.arena.table import matches_of, rated
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
@@ -111,7 +111,7 @@ def play_matches(
             yield match, _records(challenge, match, entrants, results)
         else:
             fights += planned
-    over, renewed = defaultdict[str, list[tuple[Fight, Result]]](list), time.monotonic()
+    over, renewed = defaultdict[str, list[tuple[MatchFight, FightResult]]](list), time.monotonic()
     failed = set[str]()
     for fight, result in workers.play(players, fights):
         match = by_key[fight.match]
@@ -144,19 +144,22 @@ def files_of(store: Store, entrants: dict[str, Entrant], names: set[str]) -> tup
     return players, lost
 
 
-def _fights(match: QueuedMatch, count: int, entrants: dict[str, Entrant]) -> list[Fight]:
+def _fights(match: QueuedMatch, count: int, entrants: dict[str, Entrant]) -> list[MatchFight]:
     """Returns the fights of a match: pairs with the same seed, in which the players swap seats."""
     a, b = match.player_a, match.player_b
     bots = [entrants[name].opponent == WORLD_BOT for name in (a, b)]
     if any(bots):  # the world's own bot only sits in the second seat
         first, second = (b, a) if bots[0] else (a, b)
-        return [Fight(match.key, n, first, second, match.seed + n) for n in range(count)]
+        return [MatchFight(match.key, n, first, second, match.seed + n) for n in range(count)]
     seats = ((a, b), (b, a))
-    return [Fight(match.key, n, *seats[n % 2], match.seed + n // 2) for n in range(count)]
+    return [MatchFight(match.key, n, *seats[n % 2], match.seed + n // 2) for n in range(count)]
 
 
 def _records(
-    challenge: Challenge, match: QueuedMatch, entrants: dict[str, Entrant], results: Sequence[tuple[Fight, Result]]
+    challenge: Challenge,
+    match: QueuedMatch,
+    entrants: dict[str, Entrant],
+    results: Sequence[tuple[MatchFight, FightResult]],
 ) -> list[MatchRecord]:
     """Returns the records of the fights of a match: a player that is at fault in one of them has lost them all."""
     a, b = match.player_a, match.player_b
