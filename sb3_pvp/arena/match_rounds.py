@@ -21,6 +21,7 @@ from sb3_pvp.players.opponents import WORLD_BOT
 
 TICK_LIMIT = "tick limit"  #: The cause of a tie of two players that do not finish their fight.
 _RENEW = 60.0  # seconds between two signs of life
+Results = list[tuple[MatchFight, FightResult]]
 
 
 @dataclass
@@ -111,7 +112,7 @@ def play_matches(
             yield match, _records(challenge, match, entrants, results)
         else:
             fights += planned
-    over, renewed = defaultdict[str, list[tuple[MatchFight, FightResult]]](list), time.monotonic()
+    over, renewed = defaultdict[str, Results](list), time.monotonic()
     failed = set[str]()
     for fight, result in workers.play(players, fights):
         match = by_key[fight.match]

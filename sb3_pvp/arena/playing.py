@@ -281,7 +281,7 @@ class _OnCluster:
         self._actor = self._make()
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
-        """Plays fights as `MatchProcess.play` does; what a machine has not finished that fails is played by another one."""
+        """Plays fights as `MatchProcess.play` does; another machine plays what one that fails has not finished."""
         left = dict.fromkeys(fights)
         for attempt in range(1 + _ATTEMPTS):
             stream = self._actor.play.options(num_returns="streaming").remote(players, [*left], alone)

@@ -16,9 +16,12 @@ from sb3_pvp.policies.files.shipped import shipped_file, shipped_folder
 if TYPE_CHECKING:
     from sb3_pvp.serving.server import Server
 
-#: For the command, which also accepts the original's name of this option.
+#: For the command, which also accepts the names of these options in the original.
 NAMES_OF_THE_ORIGINAL = {
-    "token_normalize_func": lambda option: "workers" if option == "remote-processor-pool-size" else option
+    "token_normalize_func": lambda option: {
+        "remote-processor-pool-size": "workers",
+        "remote-processor-type": "worker-type",
+    }.get(option, option)
 }
 _MODELS = (
     "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
@@ -39,8 +42,12 @@ def serve(
     backend: Annotated[str, typer.Option(help=_BACKEND)] = "auto",
     device: Annotated[str, typer.Option(help="PyTorch device: cpu, or cuda where there is one.")] = "cpu",
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes that run batches; with none, the server's own event loop does.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, help="Processes that run batches; by default none: the server's own event loop does."),
+    ] = None,
+    worker_type: Annotated[
+        str | None, typer.Option(help="As in the original: process, by default 1 of them, or thread: the event loop.")
+    ] = None,
     max_batch_size: Annotated[int, typer.Option(min=1, help="Requests that are decided together.")] = 256,
     reload_interval: Annotated[
         float, typer.Option(min=0, help="Seconds between looks into the folder; 0: only at the start.")
@@ -68,7 +75,7 @@ def serve(
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import ServerSettings, run_server
 
-    _check(backend, device)
+    _check(backend, worker_type, device)
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     settings = ServerSettings(
@@ -78,7 +85,7 @@ def serve(
         game=game,
         backend=backend,
         device=device,
-        workers=workers,
+        workers=0 if worker_type == "thread" else int(worker_type == "process") if workers is None else workers,
         max_batch_size=max_batch_size,
         reload_interval=reload_interval,
         metrics_port=metrics_port,
@@ -101,13 +108,14 @@ def _place(models: Path | None) -> Path:
     return shipped if shipped is not None and not given.exists() else given
 
 
-def _check(backend: str, device: str) -> None:
+def _check(backend: str, worker_type: str | None, device: str) -> None:
     """Refuses unknown names, and a device that PyTorch does not see, or that the back-end cannot use."""
     import torch
 
     from sb3_pvp.policies.export.inference import AUTO, BACKENDS
 
     require_known("back-end", backend, (AUTO, *BACKENDS))
+    require_known("type of workers", worker_type or "process", ("thread", "process"))
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise Refusal(f"--device must be cpu or cuda, not {device!r}")

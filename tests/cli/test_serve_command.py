@@ -15,8 +15,9 @@ from sb3_pvp.cli import main
     [
         (["--models", "nowhere"], "pass --models FOLDER"),
         (["--backend", "onx"], "did you mean 'onnx'"),
+        (["--worker-type", "fiber"], "process, thread"),
+        (["--remote-processor-type", "ray"], "process, thread"),
         (["--workers", "-1"], "--workers"),
-        (["--remote-processor-pool-size", "-1"], "--workers"),
         (["--port", "99999"], "--port"),
         (["--device", "tpu"], "cpu or cuda"),
         (["--game", "Chess"], "unknown game 'Chess'"),
