@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,7 +159,8 @@ class MatchProcess:
         rules = Challenge.model_validate(challenge)
         seconds = max(rules.decision.seconds * rules.decision.strikes, _CALL_SECONDS)
         limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
-        self._sandbox = Sandbox(TARGET, {"challenge": dict(challenge)}, limits, [self._spool])
+        setup = {"challenge": dict(challenge), "folder": os.getcwd()}
+        self._sandbox = Sandbox(TARGET, setup, limits, [self._spool])
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights; yields each with its result, also those that a player has lost without a fight.
@@ -183,7 +185,7 @@ class MatchProcess:
                 is_known = bool(blamed)
                 lost |= {(match, str(name)): cause for (match, name), cause in blamed.items()}
             except RuntimeError as error:  # not the players' fault
-                why, attempt = f"the game failed: {one_line(error)[-300:]}", _ATTEMPTS
+                why, attempt = f"the game failed: {str(error).strip().splitlines()[-1]:.300}", _ATTEMPTS
             again = []
             for fight in waiting.values():
                 causes = [lost.get((fight.match, name)) for name in _pair(fight)]

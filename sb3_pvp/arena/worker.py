@@ -17,6 +17,7 @@ from sb3_pvp.matches.play import PARALLEL, PlannedFight, play_fights
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import OpponentChoice, make_opponent
 from sb3_pvp.policies.files.model_files import load_opponent
+from sb3_pvp.policies.files.registry import import_algorithms
 from sb3_pvp.policies.files.shipped import shipped_names
 
 _challenge: Challenge
@@ -31,10 +32,13 @@ def prepare(setup: Mapping[str, Any]) -> None:
 
     global _challenge, _settings
     torch.set_num_threads(1)
+    with suppress(OSError):  # where the game may be, if a user has named a module; on another machine it is not there
+        os.chdir(setup["folder"])
     # When a zip's policy gets its optimiser, torch makes this folder: one that is there needs no rights.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.gettempdir()
     _challenge = Challenge.model_validate(setup["challenge"])
     _settings = _challenge.settings
+    import_algorithms()
     # Compiled code is kept in files, which cannot be written any more later.
     fighters = [*shipped_names(_settings.game.name)[:1], "noop"]
     pair = Player("a"), Player("b")
@@ -59,7 +63,8 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
         try:
             choices[names[number]] = _loaded(each["opponent"], each["kind"])
         except Exception as error:
-            yield {"player": number, "cause": f"cannot be loaded: {one_line(error):.300}"}
+            why = one_line(error).replace(each["opponent"], "it")
+            yield {"player": number, "cause": f"cannot be loaded: {why:.300}"}
     mark(NOBODY)
     fights = {n: each for n, each in enumerate(job["fights"]) if {names[p] for p in each["players"]} <= choices.keys()}
     if not fights:

@@ -8,7 +8,7 @@ import re
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
@@ -176,9 +176,12 @@ def missing(group: str, name: str) -> str:
 
     The metadata of an editable install is as old as the last ``pip install``.
     """
-    if name in installed(group) or not _PYPROJECT.is_file():
+    text = ""
+    with suppress(OSError):  # there is no checkout, or this process may not look into it
+        text = _PYPROJECT.read_text(encoding="utf-8")
+    if name in installed(group):
         return ""
-    _, _, rest = _PYPROJECT.read_text(encoding="utf-8").partition(f'[project.entry-points."{group}"]')
+    _, _, rest = text.partition(f'[project.entry-points."{group}"]')
     if re.search(rf"^{re.escape(name)}\s*=", rest.partition("\n[")[0], re.MULTILINE) is None:
         return ""
     return (

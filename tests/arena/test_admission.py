@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -223,3 +224,14 @@ def test_a_name_is_no_folder(arena: Arena, tmp_path: Path, monkeypatch: pytest.M
     (report,) = arena.add("scripted")
     assert report.player == "scripted" and not report.refusal
     assert arena.add("./scripted") == []
+
+
+def test_a_game_in_the_working_directory_is_found_behind_the_walls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_duel.py").write_text((Path(__file__).parent / "duel.py").read_text())
+    made = Arena.create(tmp_path / "arena", Challenge(name="own", game="own_duel:Duel", scripts=("level-3", "level-9")))
+    assert {each.state for each in made.players} == {"active"}
+    made.close()
+    sys.modules.pop("own_duel")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -193,6 +194,19 @@ def algorithm_of(source: ModelFile | BaseAlgorithm) -> Algorithm:
         return find_algorithm(name_of(source))
 
 
+@cache
+def own_algorithms() -> tuple[str, ...]:
+    """Returns the names of this package's algorithms."""
+    return tuple(name for name, point in installed(ENTRY_POINTS).items() if is_own(point))
+
+
+def import_algorithms() -> None:
+    """Imports all algorithms, for a process that can read no more of what is installed later; none may be broken."""
+    for name in {*algorithm_names(), *own_algorithms()}:
+        with suppress(ValueError):
+            find_algorithm(name)
+
+
 def name_of(source: ModelFile | BaseAlgorithm) -> str:
     """Returns the name of the algorithm of a model, or of the one in a file; unpickles nothing.
 
@@ -201,8 +215,7 @@ def name_of(source: ModelFile | BaseAlgorithm) -> str:
     name = source.values.get("algorithm") if isinstance(source, ModelFile) else getattr(source, "algorithm", None)
     if name is not None:
         return str(name)
-    own = [each for each, point in installed(ENTRY_POINTS).items() if is_own(point)]
-    found = next((each for each in own if find_algorithm(each).recognises(source)), None)
+    found = next((name for name in own_algorithms() if find_algorithm(name).recognises(source)), None)
     if found is None and not isinstance(source, ModelFile):
         raise ValueError(f"a {type(source).__name__} has no attribute 'algorithm' that names one in the registry")
     return found or DEFAULT
