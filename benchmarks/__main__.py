@@ -19,6 +19,7 @@ from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
+from benchmarks.soccer import bench_soccer
 from benchmarks.train import bench_train
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
@@ -39,6 +40,7 @@ app.command("distributed")(bench_distributed)
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
+app.command("soccer")(bench_soccer)
 app.command("walks")(bench_walks)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")

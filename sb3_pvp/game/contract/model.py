@@ -95,6 +95,10 @@ class Contract:
         """Returns the position of an observation; `ContractError` for an unknown id, here and below."""
         return self._position("observation", observation_id)
 
+    def agent_index(self, agent_id: str) -> int:
+        """Returns the position of an agent of a team."""
+        return self._position("agent", agent_id)
+
     def head_index(self, head_id: str) -> int:
         """Returns the position of a head."""
         return self._position("head", head_id)

@@ -6,16 +6,18 @@ that fighters which were trained there can play here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.game import Game, Rewards, find_game
 from sb3_pvp.game.contract import Contract
+from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from sb3_pvp.game.contract.turn import Turn
     from sb3_pvp.games.soccer.layout import Layout
     from sb3_pvp.games.soccer.world import SoccerWorld
 
@@ -32,6 +34,7 @@ class SoccerGame(Game):
 
     def __init__(self, name: str, layout: str) -> None:
         self.name, self._layout = name, layout
+        self.max_episode_ticks = MAX_STEPS // STEPS_PER_DECISION
 
     def __repr__(self) -> str:
         return self.name
@@ -64,6 +67,13 @@ class SoccerGame(Game):
         from sb3_pvp.games.soccer.rewards import SoccerRewards
 
         return SoccerRewards()
+
+    @cached_property
+    def scripts(self) -> Mapping[str, Callable[[Turn], None]]:  # type: ignore[override]
+        """Scripted teams of three strengths."""
+        from sb3_pvp.games.soccer.scripts import scripts_of
+
+        return scripts_of(self.layout)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> SoccerWorld:
         """See `sb3_pvp.game.Game.make_world`."""

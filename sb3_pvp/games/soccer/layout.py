@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
-from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES
-from sb3_pvp.games.soccer.rays import FRAMES, UNTOLD
+from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES, FRAMES, UNTOLD
 
 #: What a sensor may tell apart, from the point of view of the agent that has it.
 BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT = "ball", "own_goal", "goal", "wall", "teammate", "opponent"

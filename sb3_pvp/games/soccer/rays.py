@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.games.soccer.physics import compiled
-from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, RAY_LENGTH
+from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NOTHING, RAY_LENGTH
 
-FRAMES = 3
-#: What a ray has met: nothing at all, or something that its sensor cannot tell.
-NOTHING, UNTOLD = -2, -1
 #: Whoever is pressed against a wall may be in it by so much.
 PRESSED = 0.01
 

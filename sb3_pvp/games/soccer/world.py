@@ -15,6 +15,7 @@ from sb3_pvp.games.soccer.layout import BALL, BRANCHES, Layout
 from sb3_pvp.games.soccer.params import SoccerParams
 from sb3_pvp.games.soccer.physics import play
 from sb3_pvp.games.soccer.pitch import (
+    FRAMES,
     GOALIE_X,
     LINE_Z,
     MAX_STEPS,
@@ -25,7 +26,7 @@ from sb3_pvp.games.soccer.pitch import (
     START_YAW,
     solid,
 )
-from sb3_pvp.games.soccer.rays import FRAMES, see
+from sb3_pvp.games.soccer.rays import see
 
 #: What a seat's rewards are made of, see `sb3_pvp.games.soccer.rewards`.
 REPORT = [("goal", "i1"), ("elapsed", "f4"), ("touches", "f4"), ("existence", "f4")]
@@ -36,8 +37,7 @@ _TOUCH_REWARD = 0.2
 class SoccerWorld(ArrayWorld):
     """Matches to one goal. A tick is a decision, which lasts `STEPS_PER_DECISION` steps of physics.
 
-    A match that nobody wins goes on: Unity's ends after `MAX_STEPS`, which are 1000 decisions, the
-    ``max_episode_ticks`` to give to environments.
+    A match that nobody wins goes on: environments truncate it after `MAX_STEPS`, as Unity does.
 
     Attributes:
         places: of the K agents and of the ball, x and z ``(F, K + 1, 2)``.
