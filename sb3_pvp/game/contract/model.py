@@ -125,6 +125,11 @@ class Contract:
         flags = [True if name is None else seen[..., self.observation_index(name)] for name in by_id]
         return np.stack([np.broadcast_to(flag, seen.shape[:-1]) for flag in flags], axis=-1).astype(np.bool_)
 
+    def of_agent(self, agent: Agent) -> Contract:
+        """Returns the contract of one agent alone: its observations and heads."""
+        heads = self.heads[slice(*agent.heads)]
+        return Contract(f"{self.name}/{agent.id}", heads, self.observations[slice(*agent.observations)])
+
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:
         """The positions of the partial observations, ascending (contract.md §5)."""

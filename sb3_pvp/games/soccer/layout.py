@@ -113,7 +113,8 @@ class Layout:
                 choices = tuple(SubAction(f"{role.name}_{move}", f"{role.name}: {move}") for move in moves)
                 heads.append(Head(f"{role.name}_{branch}", f"{role.name}: {branch}", choices))
             ranges = (begin, len(seen)), (len(heads) - len(BRANCHES), len(heads))
-            agents.append(Agent(role.name, *ranges, active=active))
+            seats = (0, 1) if self.shared else (role.seat,)
+            agents.append(Agent(role.name, *ranges, active, seats))
         return Contract(self.name, tuple(heads), tuple(seen), tuple(agents), self.shared)
 
     def role(self, player: int) -> int:
