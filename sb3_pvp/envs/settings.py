@@ -28,15 +28,16 @@ class FightSettings:
         opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the name of a fighter
             that ships; the path of a model's zip file, or a MaskablePPO model, which then plays as it currently is;
             ``"league:FOLDER"``: a player of that league, sampled anew for each episode; ``"self"`` (`PvpVecEnv` only);
-            an `Opponent`; or an `OpponentChoice`, which also sets how it plays.
+            ``"team:A,B"``: a team whose agents are played by these opponents; an `Opponent`; or an `OpponentChoice`,
+            which also sets how it plays.
         world: ``"sim"``; another place that the game supports, such as a server's address; or a factory
             (`sb3_pvp.game.make_world`).
         reset_params: how fights start; the keys are the game's.
         rewards: changes to the weights of the game's rewards (`sb3_pvp.game.Rewards.weights`), numbers or schedules.
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: if false, the fight may end in a tie before either side has lost, in games with such a rule.
-        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: no limit; ``"auto"``: the game's
-            own limit, or 2000 if it has none.
+        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: no limit; ``"auto"``: the
+            game's own limit, or 2000 if it has none.
         noise: noise on the learner's own observations (`sb3_pvp.players.seats.ObservationNoise`), e.g.
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: actions that are always masked for the learner, e.g. ``{"forbid": [id]}``, or a schedule

@@ -17,19 +17,21 @@ from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.players.teams import TeamOpponent
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_names
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
+TEAM_OF = "team:"  #: Prefix of opponents, separated by commas, that each play an agent of the team.
 MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
-#: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
+#: `LEAGUE_OF` and a folder, `TEAM_OF` and one opponent per agent, an `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
-OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
+OpponentKind = Literal["bot", "self", "script", "file", "league", "team", "object"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def playing_like(
     Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
     """
     choice: OpponentChoice = as_choice(opponent)
-    if kind_of(choice.opponent, game) in ("file", "league", "object"):
+    if kind_of(choice.opponent, game) in ("file", "league", "team", "object"):
         return replace(choice, deterministic=deterministic if given is None else given)
     if given is not None:
         raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
@@ -131,6 +133,13 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     kind = kind_of(opponent, game)
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
+    if kind == "team":
+        names = [each.strip() for each in opponent.removeprefix(TEAM_OF).split(",")]
+        members = [make_opponent(each, contract, game) for each in names]
+        playing = [each for each in members if each is not None]
+        if len(playing) < len(members):
+            raise ValueError(f"the fighters of a team act through actions, unlike {WORLD_BOT!r} and {SELF_PLAY!r}")
+        return TeamOpponent(opponent_name(opponent), playing, contract)
     if kind == "script":
         require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
@@ -157,6 +166,8 @@ def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
+    if opponent.startswith(TEAM_OF):
+        return "team"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
         return "file"
     is_script = game is not None and opponent in game.scripts
@@ -170,6 +181,8 @@ def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
 
 def opponent_name(opponent: OpponentLike) -> str:
     """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
+    if kind_of(opponent) == "team":
+        return "+".join(opponent_name(each.strip()) for each in opponent.removeprefix(TEAM_OF).split(","))
     if is_path(opponent):
         return PurePath(opponent).name.removesuffix(".zip").removesuffix(".fighter")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
