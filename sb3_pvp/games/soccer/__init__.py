@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.game import Game, Rewards, find_game
+from sb3_pvp.game import Game, Rewards, Viewer, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
 
@@ -74,6 +74,13 @@ class SoccerGame(Game):
         from sb3_pvp.games.soccer.scripts import scripts_of
 
         return scripts_of(self.layout)
+
+    @cached_property
+    def viewer(self) -> Viewer:  # type: ignore[override]
+        """The pitch from above."""
+        from sb3_pvp.games.soccer.viewer import SoccerViewer
+
+        return SoccerViewer(self.layout)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> SoccerWorld:
         """See `sb3_pvp.game.Game.make_world`."""

@@ -126,6 +126,10 @@ class SoccerWorld(ArrayWorld):
         for agent, *sensor in self._sensors:
             see(which, agent, self.places, self.yaws, self.layout.boxes, *sensor)
 
+    def rays(self, fight: int, player: int) -> NDArray[np.float32]:
+        """Returns the newest frame of a player's rays, ``(rays, tags + 2)``, see `sb3_pvp.games.soccer.rays.see`."""
+        return np.concatenate([view[fight, 0, -1] for (number,), *_, view in self._sensors if number == player])
+
     def _block(self, player: int) -> NDArray[np.float32]:
         """Returns a view of what a player sees, ``(F, size)``."""
         agent = self.contract.agents[self._roles[player]]
