@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from benchmarks.report import Case, Row, measure, positive_numbers, print_report
+from benchmarks.peers import ONE_THREAD
+from benchmarks.report import Case, Row, Turn, make_row, measure, positive_numbers, print_report
 from sb3_pvp.game import Game, Outcome, find_game
 from sb3_pvp.players.opponents import WORLD_BOT, make_opponent
 
-GAME = "SoccerTwos-v0"
+GAME, PEERS = "SoccerTwos-v0", ("mpe2", "vmas")
 MIRRORED = (
     1 << 32
 )  #: Added to the seed of the first player, so that a player against itself does not act as its mirror.
@@ -26,6 +31,7 @@ def bench_soccer(
     games: Annotated[int, typer.Option(min=0, help="Games of each pair of players; 0: none.")] = 1000,
     player: Annotated[list[str] | None, typer.Option(help="Another player than the scripts, such as a file.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
+    peers: Annotated[Path | None, typer.Option(help="Python of an environment with mpe2 and VMAS.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure agent decisions, observations written, and let the scripted teams play each other."""
@@ -33,9 +39,26 @@ def bench_soccer(
     rows: list[Row] = []
     if seconds:
         rows += measure([_decisions(game, count) for count in positive_numbers(pitches, "--pitches")], seconds)
-    players = [*(player or []), *reversed(game.scripts), WORLD_BOT]
+        rows += [row for peer in PEERS if (row := _peer_row(peer, peers, seconds))]
+    players = [*(player or []), *reversed(list(game.scripts)), WORLD_BOT]
     rows += [games_row(game, *pair, games, seed) for pair in combinations(players, 2) if games]
     print_report("soccer", rows, ("numba", "numpy"), as_json)
+
+
+def _peer_row(peer: str, python: Path | None, seconds: float) -> Row | None:
+    """Measures another library's agents in its own environment; says so in a line if it is not there."""
+    if python is None:
+        return None
+    program = Path(__file__).parent / "peer_programs" / "team_worlds.py"
+    command = [str(python), "-W", "ignore", str(program), peer, str(seconds)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | ONE_THREAD)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+        typer.echo(f"{peer} is left out: {said}", err=True)
+        return None
+    found = json.loads(done.stdout.splitlines()[-1])
+    return make_row(found["case"], found["n"], Turn(found["agent_steps"], found["cpu"], found["wall"]))
 
 
 def _decisions(game: Game, pitches: int) -> Case:
@@ -85,7 +108,7 @@ def games_row(game: Game, first: Any, second: Any, games: int, seed: int = 0) ->
         world.step(actions, rows)
     ends = world.outcome[np.arange(games), seat_of[:, 0]]
     won, lost = int((ends == Outcome.WON).sum()), int((ends == Outcome.LOST).sum())
-    return {
-        "case": f"{first} against {second}", "n": games, "won": won, "lost": lost, "time_limit": games - won - lost,
-        "win_rate": won / games, "win_rate_of_decided": won / max(won + lost, 1), "mean_ticks": float(world.ticks.mean()),
-    }  # fmt: skip
+    counts = {"won": won, "lost": lost, "time_limit": games - won - lost}
+    rates = {"win_rate": won / games, "win_rate_of_decided": won / max(won + lost, 1)}
+    case = f"{first} against {second}"
+    return {"case": case, "n": games, **counts, **rates, "mean_ticks": float(world.ticks.mean())}

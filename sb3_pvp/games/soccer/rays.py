@@ -40,6 +40,7 @@ def see(
     box_tags: NDArray[np.int64],
     agent_tags: NDArray[np.int64],
     out: NDArray[np.float32],
+    begins: NDArray[np.int64],
 ) -> None:
     """Casts the rays of one sensor of some agents on some pitches, as the newest of the frames in ``out``.
 
@@ -54,21 +55,31 @@ def see(
         ball_tag: the ball's.
         box_tags: those of walls, the blue and the purple goal, by agent ``(A, 3)``; -1: it cannot be told.
         agent_tags: those of the other agents, by agent ``(A, K)``.
-        out: of the pitches and agents, ``(F, A, 3, R, tags + 2)``: oldest frame first, and after the tags, of which one
-            is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
+        out: all that is seen on the pitches, ``(F, numbers)``, contiguous.
+        begins: where the three frames of each agent's sensor begin there ``(A,)``, oldest first. A frame is ``(R, tags +
+            2)``: after the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
     """
     cosines, sines = np.cos(np.radians(angles)), np.sin(np.radians(angles))
+    values, ball = num_tags + 2, places.shape[1] - 1
+    size = len(angles) * values
+    around = np.empty((ball, 4))
     for index in range(len(fights)):
         fight = fights[index]
         for number in range(len(agents)):
-            agent, frames = agents[number], out[fight, number]
-            for ray in range(len(angles)):
-                for value in range(num_tags + 2):
-                    frames[0, ray, value] = frames[1, ray, value]
-                    frames[1, ray, value] = frames[2, ray, value]
-                    frames[2, ray, value] = 0.0
-            newest = frames[2]
+            agent, begin = agents[number], begins[number]
+            frames = out[fight, begin : begin + 3 * size]
+            for entry in range(2 * size):
+                frames[entry] = frames[entry + size]
+            newest = frames[2 * size :]
+            newest[:] = 0.0
             x, z = places[fight, agent]
+            others = 0
+            for other in range(ball + 1):
+                if other != agent:
+                    around[others, 0], around[others, 1] = places[fight, other, 0] - x, places[fight, other, 1] - z
+                    around[others, 2] = BALL_CAST if other == ball else AGENT_CAST
+                    around[others, 3] = ball_tag if other == ball else agent_tags[number, other]
+                    others += 1
             yaw = math.radians(yaws[fight, agent])
             ahead_x, ahead_z = math.sin(yaw), math.cos(yaw)
             for ray in range(len(angles)):
@@ -76,18 +87,15 @@ def see(
                 ray_z = ahead_z * cosines[ray] - ahead_x * sines[ray]
                 box, distance = meet_box(x, z, ray_x, ray_z, boxes)
                 tag = NOTHING if box < 0 else box_tags[number, int(boxes[box, KIND])]
-                for other in range(places.shape[1]):
-                    if other != agent:
-                        is_ball = other == places.shape[1] - 1
-                        reach = BALL_CAST if is_ball else AGENT_CAST
-                        away_x, away_z = places[fight, other, 0] - x, places[fight, other, 1] - z
-                        met = meet_circle(away_x, away_z, ray_x, ray_z, reach)
-                        if met < distance:
-                            tag, distance = ball_tag if is_ball else agent_tags[number, other], met
+                for other in range(others):
+                    met = meet_circle(around[other, 0], around[other, 1], ray_x, ray_z, around[other, 2])
+                    if met < distance:
+                        tag, distance = int(around[other, 3]), met
                 if tag >= 0:
-                    newest[ray, tag] = 1.0
-                newest[ray, num_tags] = tag == NOTHING
-                newest[ray, num_tags + 1] = distance / RAY_LENGTH
+                    newest[ray * values + tag] = 1.0
+                elif tag == NOTHING:
+                    newest[ray * values + num_tags] = 1.0
+                newest[ray * values + num_tags + 1] = distance / RAY_LENGTH
 
 
 @compiled
@@ -117,10 +125,9 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
         for corner in range(4):
             along, across = CORNER_X if corner < 2 else -CORNER_X, CORNER_Z if corner % 2 == 0 else -CORNER_Z
             closing = along * ray_x + across * ray_z
-            if closing > 1e-9:
-                distance = max(CORNER - along * x - across * z, 0.0) / closing
-                if distance < reached:
-                    reached, side = distance, 2 + corner
+            away = max(CORNER - along * x - across * z, 0.0)
+            if closing > 1e-9 and away < reached * closing:
+                reached, side = away / closing, 2 + corner
         if side < 2 or abs(z + reached * ray_z) > (CORNER_END if len(boxes) == PLAIN else BLOCKER_END):
             return side, reached
         # It goes between the corners, into a goal.

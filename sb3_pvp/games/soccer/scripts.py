@@ -93,7 +93,7 @@ class _Agent:
         """Returns whether the ball is seen, the angle to its centre, and the distance in metres."""
         far, rows = self._far(), np.arange(len(self._rays))
         gaps = np.where(self._sees(BALL), far, np.inf)
-        seen = np.isfinite(gaps).any(axis=1)
+        seen: Booleans = np.asarray(np.isfinite(gaps).any(axis=1))
         first = gaps.argmin(axis=1)
         gaps[np.abs(np.arange(gaps.shape[1]) - first[:, None]) != 1] = np.inf
         second = gaps.argmin(axis=1)
@@ -110,7 +110,7 @@ class _Agent:
 
     def _attack(self) -> Floats:
         """Returns the angle to the other goal, by what is seen of the goals, and by how far one can see."""
-        angle = self._angles[(self._far() * self._front).argmax(axis=1)]
+        angle: Floats = self._angles[(self._far() * self._front).argmax(axis=1)]
         known = np.zeros(len(angle), np.bool_)
         looks = (
             (OTHER_GOAL, self._front),

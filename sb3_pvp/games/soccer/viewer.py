@@ -78,9 +78,8 @@ class SoccerViewer:
             met = "".join(letters[ray.argmax()] if ray.any() else _UNTOLD for ray in rays[:, :-1])
             reach = tuple(np.round(rays[:, -1].astype(np.float64) * RAY_LENGTH, 1).tolist())
             yaw, touches = round(float(world.yaws[fight, number] % 360.0), 1), bool(world.touches[fight, number])
-            agents.append(
-                AgentScene(player.name, player.seat, player.position, *places[number], yaw, touches, reach, met)
-            )
+            place = places[number][0], places[number][1], yaw
+            agents.append(AgentScene(player.name, player.seat, player.position, *place, touches, reach, met))
         outcome = Outcome(int(world.outcome[fight, 0])).name.lower()
         seconds = round(float(world.steps[fight]) * STEP, 2)
         speed = np.round(world.speeds[fight, -1], 2).tolist()
