@@ -107,12 +107,12 @@ def play(
             for agent in range(ball):
                 x = places[fight, ball, 0] - places[fight, agent, 0]
                 z = places[fight, ball, 1] - places[fight, agent, 1]
-                distance = math.sqrt(x * x + z * z)
-                touch = distance < AGENT_RADIUS + BALL_RADIUS + TOUCH
+                touch = x * x + z * z < (AGENT_RADIUS + BALL_RADIUS + TOUCH) ** 2
                 if touch and not touching[fight, agent]:
                     touches[fight, agent] += 1
                     if actions[index, agent, 0] == 1 or always_kicks[agent]:
                         # A force that is added after a step acts in the next one.
+                        distance = math.sqrt(x * x + z * z)
                         kicks[fight, 0] += KICK * x / distance
                         kicks[fight, 1] += KICK * z / distance
                 touching[fight, agent] = touch

@@ -20,6 +20,7 @@ SIDE = float(BOXES[0, 1] - BOXES[0, 3] - CAST_RADIUS)
 _X, _Z, _LENGTH, _THICKNESS = BOXES[2, :4].tolist()
 CORNER_X, CORNER_Z = math.cos(math.radians(30)), math.sin(math.radians(30))
 CORNER = CORNER_X * _X + CORNER_Z * _Z - _THICKNESS - CAST_RADIUS
+SIDE_END = (CORNER - CORNER_Z * SIDE) / CORNER_X
 CORNER_END = _Z - CORNER_Z * (_THICKNESS + CAST_RADIUS) - CORNER_X * _LENGTH
 #: Where a wall before a goal begins to hide the corners.
 BLOCKER_END = 5.0
@@ -56,8 +57,8 @@ def see(
         box_tags: those of walls, the blue and the purple goal, by agent ``(A, 3)``; -1: it cannot be told.
         agent_tags: those of the other agents, by agent ``(A, K)``.
         out: all that is seen on the pitches, ``(F, numbers)``, contiguous.
-        begins: where the three frames of each agent's sensor begin there ``(A,)``, oldest first. A frame is ``(R, tags +
-            2)``: after the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
+        begins: where the three frames of each agent's sensor begin there ``(A,)``, oldest first. A frame has for each
+            ray the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
     """
     cosines, sines = np.cos(np.radians(angles)), np.sin(np.radians(angles))
     values, ball = num_tags + 2, places.shape[1] - 1
@@ -114,14 +115,16 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
 
     Like Unity's, a cast does not see what its start overlaps. Who is pressed against a wall sees it all the same.
     """
-    reached, side = RAY_LENGTH, -1
-    if _room(x, z) > -PRESSED:
+    reached, side, inside = RAY_LENGTH, -1, _room(x, z) > -PRESSED
+    if inside:
         # The quick way, for almost all casts: from within the walls, whose order is that of `BOXES`.
         if abs(ray_z) > 1e-9:
             ahead = SIDE - z if ray_z > 0.0 else SIDE + z
             distance = max(ahead, 0.0) / abs(ray_z)
             if distance < reached:
                 reached, side = distance, 0 if ray_z > 0.0 else 1
+                if abs(x + reached * ray_x) < SIDE_END:
+                    return side, reached
         for corner in range(4):
             along, across = CORNER_X if corner < 2 else -CORNER_X, CORNER_Z if corner % 2 == 0 else -CORNER_Z
             closing = along * ray_x + across * ray_z
@@ -132,8 +135,11 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
             return side, reached
         # It goes between the corners, into a goal.
         reached, side = RAY_LENGTH, -1
+    inside = inside and abs(x) < SIDE_END
     for box in range(len(boxes)):
-        if abs(boxes[box, 0]) < 1.0 or (boxes[box, 0] - x) * ray_x > -FAR:
+        centre = boxes[box, 0]
+        # From before the corners into a goal, only what stands on its side can be met.
+        if centre * ray_x > 0.0 if inside else abs(centre) < 1.0 or (centre - x) * ray_x > -FAR:
             distance = _cast_to_box(x, z, ray_x, ray_z, boxes[box])
             if distance < reached:
                 reached, side = distance, box
