@@ -219,3 +219,16 @@ def test_the_goalie_plays_on_the_other_seat_only() -> None:
 def test_wrong_parameters_are_refused(given_params: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="ball_touch"):
         SOCCER_TWOS.make_world("sim", 1, 0, given_params)
+
+
+def test_the_purple_net_is_nearer_than_the_blue_one() -> None:
+    """Bodies meet Unity's nets, which are no perfect mirrors; rays see both at the same distance."""
+    depths = {}
+    for side in (-1, 1):
+        world = new_world()
+        world.places[0, :4] = [(side * 16.6, 2.0), (0, 4), (0, -4), (3, 0)]
+        world.speeds[0, 0] = (side * 20.0, 0.0)
+        world.step(np.zeros((1, 2, 6), np.int64))
+        depths[side] = abs(world.places[0, 0, 0])
+    assert depths[-1] == pytest.approx(17.373 - 0.5, abs=2e-3)
+    assert depths[1] == pytest.approx(17.36 - 0.5, abs=2e-3)
