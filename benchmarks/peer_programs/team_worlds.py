@@ -1,4 +1,4 @@
-"""Other libraries' team games with random actions, ``team_worlds.py mpe2 SECONDS``, for ``python -m benchmarks soccer``.
+"""Other libraries' team games with random actions, for ``python -m benchmarks soccer``: ``team_worlds.py mpe2 3.0``.
 
 It runs in an environment that has the library, without this package.
 """
