@@ -1,7 +1,8 @@
 """Scripted teams of three strengths: they see what every agent sees, rays, for all matches at once.
 
 They are yardsticks: a change of their play makes earlier results incomparable. ``python -m benchmarks soccer`` measures
-them against each other.
+them against each other. What makes them differ is above all how often they run, which is left to chance: where they act
+without chance, they always run.
 """
 
 from __future__ import annotations
