@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +25,13 @@ WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent 
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
 TEAM_OF = "team:"  #: Prefix of opponents, separated by commas, that each play an agent of the team.
+TEAM_SUFFIX = ".team"  #: Of a text file with such opponents, one a line; paths are those from its folder.
 MODEL_SUFFIXES = (".zip", ".fighter")  #: Of model files.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
-#: `LEAGUE_OF` and a folder, `TEAM_OF` and one opponent per agent, an `Opponent`, or a model of MaskablePPO.
+#: `LEAGUE_OF` and a folder, `TEAM_OF` and one opponent per agent, a file of them, an `Opponent`, or a model of
+#: MaskablePPO.
 OpponentLike = Any
 OpponentKind = Literal["bot", "self", "script", "file", "league", "team", "object"]
 
@@ -134,7 +136,9 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
     if kind == "team":
-        names = [each.strip() for each in opponent.removeprefix(TEAM_OF).split(",")]
+        names = _team_members(opponent)
+        if wrong := [each for each in names if kind_of(each, game) in ("league", "team")]:
+            raise ValueError(f"a team consists of fighters, which {wrong[0]!r} is not")
         members = [make_opponent(each, contract, game) for each in names]
         playing = [each for each in members if each is not None]
         if len(playing) < len(members):
@@ -160,13 +164,15 @@ def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
 
     The names of fighters that ship are files, unless they are among the scripts of the ``game``, if it is given.
     """
+    if isinstance(opponent, PurePath):
+        return "team" if opponent.suffix == TEAM_SUFFIX else "file"
     if not isinstance(opponent, str):
-        return "file" if isinstance(opponent, PurePath) else "object"
+        return "object"
     if opponent in (WORLD_BOT, SELF_PLAY):
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
-    if opponent.startswith(TEAM_OF):
+    if opponent.startswith(TEAM_OF) or opponent.endswith(TEAM_SUFFIX):
         return "team"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
         return "file"
@@ -182,10 +188,23 @@ def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
 def opponent_name(opponent: OpponentLike) -> str:
     """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
     if kind_of(opponent) == "team":
-        return "+".join(opponent_name(each.strip()) for each in opponent.removeprefix(TEAM_OF).split(","))
+        if (path := PurePath(opponent)).suffix == TEAM_SUFFIX:
+            return path.stem
+        return "+".join(map(opponent_name, _team_members(opponent)))
     if is_path(opponent):
         return PurePath(opponent).name.removesuffix(".zip").removesuffix(".fighter")
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
+
+
+def _team_members(opponent: str | PurePath) -> list[str]:
+    """Returns the opponents that a team consists of; `FileNotFoundError` if it is a file that is not there."""
+    if isinstance(opponent, str) and opponent.startswith(TEAM_OF) and not opponent.endswith(TEAM_SUFFIX):
+        return [each.strip() for each in opponent.removeprefix(TEAM_OF).split(",")]
+    path = Path(opponent)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no team file {path}")
+    names = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return [str(path.parent / name) if (path.parent / name).is_file() else name for name in names]
 
 
 def league_players(opponent: str) -> dict[str, str]:

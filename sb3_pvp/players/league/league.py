@@ -143,8 +143,10 @@ class League:
         self._change_settings(lambda stored: {"exploitability": {**stored.exploitability, **found}})
 
     def path(self, player: Player) -> Path:
-        """Returns the path of the player's model, whether it exists or not."""
-        return self.folder / PLAYERS / file_name(player)
+        """Returns the path of the player's model, or team (``NAME.team``), whether it exists or not."""
+        path = self.folder / PLAYERS / file_name(player)
+        team = path.with_suffix(".team")
+        return team if team.is_file() and not path.is_file() else path
 
     def opponent(self, player: Player) -> str:
         """Returns the ``opponent`` for environments: the path of the player's model, or its name without one."""
