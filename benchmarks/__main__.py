@@ -20,6 +20,7 @@ from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
+from benchmarks.soccer import bench_soccer
 from benchmarks.sprt import bench_sprt
 from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
@@ -42,6 +43,7 @@ app.command("distributed")(bench_distributed)
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
+app.command("soccer")(bench_soccer)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)

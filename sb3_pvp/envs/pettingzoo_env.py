@@ -1,8 +1,9 @@
-"""`PvpParallelEnv`: one fight as a PettingZoo ``ParallelEnv``, with an agent in each seat."""
+"""`PvpParallelEnv`: one fight as a PettingZoo ``ParallelEnv``, with an agent in each seat, or a team of agents."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -15,8 +16,9 @@ from sb3_pvp.envs.renderer import Frame
 from sb3_pvp.envs.settings import FightSettings, check_render_mode
 from sb3_pvp.game import HOME_GAME, NUM_SEATS
 from sb3_pvp.game.contract import Contract
+from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.players.opponents import SELF_PLAY
-from sb3_pvp.players.seats import Observation
+from sb3_pvp.players.seats import Observation, observation_space
 
 try:
     from pettingzoo import ParallelEnv
@@ -40,12 +42,41 @@ class FlatMaskMultiDiscrete(spaces.MultiDiscrete):
         return super().sample(mask, *args, **kwargs)
 
 
+class _Player(NamedTuple):
+    """Who acts: all of a seat, or one agent of a team."""
+
+    name: str
+    seat: int
+    contract: Contract  #: Its own.
+    number: int  #: Of the agent in its team.
+    observations: slice
+    heads: slice
+    entries: slice  #: Of the flat mask.
+
+
+def _players(contract: Contract) -> list[_Player]:
+    everything = slice(None)
+    if not contract.agents:
+        return [_Player(name, seat, contract, 0, *[everything] * 3) for seat, name in enumerate(AGENTS)]
+    players = []
+    for seat in range(NUM_SEATS):
+        for number, (agent, entries) in enumerate(zip(contract.agents, contract.agent_entries, strict=True)):
+            if seat in agent.seats:
+                own = contract.of_agent(agent), number, slice(*agent.observations), slice(*agent.heads), entries
+                players.append(_Player(f"team_{seat}_{agent.id}", seat, *own))
+    return players
+
+
 class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type: ignore[misc]
     """One fight between the agents ``"fighter_0"`` and ``"fighter_1"``, one step per game tick.
 
-    Observations, actions, rewards and the keys of ``info`` are those of `PvpEnv`, for each agent. Both agents are done
-    in the tick in which the fight ends. Schedules stay at their first value. For ``render_mode`` see `PvpEnv`;
-    ``settings`` are the fields of `FightSettings`, without ``opponent``.
+    Where a seat is a team, its agents act one by one: ``"team_0_ID"``, ``"team_1_ID"``, … with the ids of the contract.
+    Each has its own part of observations, masks and actions, and the reward of its team; it takes part, and is in
+    ``agents``, while it is in the game.
+
+    Observations, actions, rewards and the keys of ``info`` are those of `PvpEnv`, for each agent; agents of a team have
+    no ``"privileged"``. All are done in the tick in which the fight ends. Schedules stay at their first value. For
+    ``render_mode`` see `PvpEnv`; ``settings`` are the fields of `FightSettings`, without ``opponent``.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**FightInterface.metadata, "name": "nh_v0", "is_parallelizable": True}
@@ -57,10 +88,17 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.settings = FightSettings.from_arguments(HOME_GAME, "render_mode", opponent=SELF_PLAY, **settings)
         self.fights = Fights(NUM_SEATS, self.settings)
         self.contract = self.fights.contract
-        self.possible_agents = list(AGENTS)
+        self._players = {each.name: each for each in _players(self.contract)}
+        self.possible_agents = list(self._players)
         self.agents: list[str] = []
-        self.observation_spaces = dict.fromkeys(AGENTS, self.fights.observation_space)
-        self.action_spaces = {agent: FlatMaskMultiDiscrete(self.contract) for agent in AGENTS}
+        frames = len(self.settings.frame_ages)
+        self.observation_spaces = {
+            each.name: observation_space(each.contract, frames)
+            if self.contract.agents
+            else self.fights.observation_space
+            for each in self._players.values()
+        }
+        self.action_spaces = {each.name: FlatMaskMultiDiscrete(each.contract) for each in self._players.values()}
         self._seeded = False
         self.fights.player_names = AGENTS
 
@@ -74,7 +112,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
     def action_masks(self, agent: str) -> NDArray[np.bool_]:
         """Returns the flat action mask of an agent, bool ``(A,)``."""
-        return self.fights.action_masks(AGENTS.index(agent))
+        player = self._players[agent]
+        return self.fights.action_masks(player.seat)[player.entries]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -84,8 +123,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         if seed is None and not self._seeded:
             seed = int(np.random.default_rng().integers(2**32))
         self.fights.reset(np.arange(NUM_SEATS), [seed, None])
-        self._seeded, self.agents = True, list(AGENTS)
-        return self._show_and_observe(), {agent: {} for agent in AGENTS}
+        self._seeded, self.agents = True, self._active()
+        return self._show_and_observe(self.agents), {agent: {} for agent in self.agents}
 
     def step(
         self, actions: dict[str, NDArray[np.int64]]
@@ -94,23 +133,26 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
 
         Raises `ValueError`, and changes nothing, for missing or wrong actions.
         """
-        if not self.agents:
+        acting = self.agents
+        if not acting:
             return {}, {}, {}, {}, {}
-        if set(actions) != set(AGENTS):
-            raise ValueError(f"step needs actions of {' and '.join(AGENTS)}, got {sorted(actions)}")
+        if set(actions) != set(acting):
+            raise ValueError(f"step needs actions of {' and '.join(acting)}, got {sorted(actions)}")
         fights = self.fights
-        fights.step(np.stack([np.asarray(actions[agent]) for agent in AGENTS]))
-        # Both agents are done together, even if only one seat saw the fight break off.
+        fights.step(self._joint(actions))
+        # All agents are done together, even if only one seat saw the fight break off.
         truncated = bool(fights.truncated.any())
         terminated = bool(fights.terminated.any()) and not truncated
-        if terminated or truncated:
-            self.agents = []
+        self.agents = [] if terminated or truncated else self._active()
+        shown = list(dict.fromkeys([*acting, *self.agents]))  # also those that have just entered the game
+        seats = {name: self._players[name].seat for name in shown}
+        left = {name: not truncated and name not in self.agents for name in shown}
         return (
-            self._show_and_observe(),
-            dict(zip(AGENTS, fights.reward.tolist(), strict=True)),
-            dict.fromkeys(AGENTS, terminated),
-            dict.fromkeys(AGENTS, truncated),
-            {agent: fights.info(row) for row, agent in enumerate(AGENTS)},
+            self._show_and_observe(shown),
+            {name: float(fights.reward[seat]) for name, seat in seats.items()},
+            left,
+            dict.fromkeys(shown, truncated),
+            {name: fights.info(seat) for name, seat in seats.items()},
         )
 
     def render(self) -> Frame:
@@ -121,11 +163,33 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         """Closes the window and the world."""
         self.fights.close()
 
-    def _show_and_observe(self) -> dict[str, Observation]:
+    def _joint(self, actions: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Returns the actions of both seats; whoever is out of the game does the one thing that it may."""
+        legal = [mask.argmax(axis=-1) for mask in self.contract.split_mask(self.fights.action_masks())]
+        joint = np.stack(legal, axis=-1)
+        for name, action in actions.items():
+            player = self._players[name]
+            joint[player.seat, player.heads] = check_actions(action, player.contract)
+        return joint
+
+    def _active(self) -> list[str]:
+        """Returns the names of all agents that are in the game now."""
+        if not self.contract.agents:
+            return list(AGENTS)
+        plays = self.contract.active_agents(self.fights.world.obs[0])
+        return [each.name for each in self._players.values() if plays[each.seat, each.number]]
+
+    def _show_and_observe(self, agents: Sequence[str]) -> dict[str, Observation]:
         if self.render_mode == "human":
             self.fights.renderer.show([0])
-        stacked = self.fights.observation()
-        return {agent: {key: value[row] for key, value in stacked.items()} for row, agent in enumerate(AGENTS)}
+        stacked, seen = self.fights.observation(), {}
+        for player in map(self._players.__getitem__, agents):
+            own = {key: value[player.seat] for key, value in stacked.items()}
+            if self.contract.agents:
+                columns = own["observation"][..., player.observations]
+                own = {"observation": columns, "action_mask": own["action_mask"][player.entries]}
+            seen[player.name] = own
+        return seen
 
 
 parallel_env = PvpParallelEnv

@@ -13,7 +13,9 @@ from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.opponents import OpponentLike, as_choice, make_opponent
 
-DEFAULT_MAX_EPISODE_TICKS = 2000  #: Far more than a real fight takes; two passive fighters would never end theirs.
+#: For games without a limit of their own: far more than a fight takes, but two passive fighters would never end theirs.
+DEFAULT_MAX_EPISODE_TICKS = 2000
+AUTO = "auto"  #: The game's limit, or else the default one.
 
 RENDER_MODES = ("ansi", "human", "rgb_array")
 
@@ -26,14 +28,16 @@ class FightSettings:
         opponent: ``"baseline"`` (the world's own bot), ``"noop"`` or another script of the game; the name of a fighter
             that ships; the path of a model's zip file, or a MaskablePPO model, which then plays as it currently is;
             ``"league:FOLDER"``: a player of that league, sampled anew for each episode; ``"self"`` (`PvpVecEnv` only);
-            an `Opponent`; or an `OpponentChoice`, which also sets how it plays.
+            ``"team:A,B"``: a team whose agents are played by these opponents; an `Opponent`; or an `OpponentChoice`,
+            which also sets how it plays.
         world: ``"sim"``; another place that the game supports, such as a server's address; or a factory
             (`sb3_pvp.game.make_world`).
         reset_params: how fights start; the keys are the game's.
         rewards: changes to the weights of the game's rewards (`sb3_pvp.game.Rewards.weights`), numbers or schedules.
         frame_ages: frames to stack, in ticks before the newest one, e.g. ``(0, 2)``; ``3`` stands for ``(0, 1, 2)``.
         death_match: if false, the fight may end in a tie before either side has lost, in games with such a rule.
-        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: no limit.
+        max_episode_ticks: longer fights are truncated (outcome ``"timeout"``); ``None``: no limit; ``"auto"``: the
+            game's own limit, or 2000 if it has none.
         noise: noise on the learner's own observations (`sb3_pvp.players.seats.ObservationNoise`), e.g.
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: actions that are always masked for the learner, e.g. ``{"forbid": [id]}``, or a schedule
@@ -50,7 +54,7 @@ class FightSettings:
     rewards: Any = None
     frame_ages: Any = (0,)
     death_match: bool = True
-    max_episode_ticks: int | None = DEFAULT_MAX_EPISODE_TICKS
+    max_episode_ticks: Any = AUTO
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
     contract: Any = None
@@ -72,9 +76,10 @@ class FightSettings:
     def __post_init__(self) -> None:
         MAPPING.check(reset_params=self.reset_params, noise=self.noise)
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
-        ticks, ages = self.max_episode_ticks, check_frame_ages(self.frame_ages)
-        ticks = None if ticks is None else POSITIVE.read("max_episode_ticks", ticks)
         game, contract = game_and_contract(self.game, self.contract)
+        ticks, ages = self.max_episode_ticks, check_frame_ages(self.frame_ages)
+        ticks = (game.max_episode_ticks or DEFAULT_MAX_EPISODE_TICKS) if ticks == AUTO else ticks
+        ticks = None if ticks is None else POSITIVE.read("max_episode_ticks", ticks)
         # A frozen dataclass does not allow assignments.
         vars(self).update(game=game, contract=contract, max_episode_ticks=ticks, frame_ages=ages)
         vars(self).update(reset_params=dict(self.reset_params or {}), rewards=self.game_rewards.weights(self.rewards))

@@ -34,6 +34,7 @@ class Game(Protocol):
     viewer: Viewer | None = None
     scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted opponents by name, see `contract.actions.Turn`.
     params: type[BaseModel] | None = None  #: The reset parameters, by alias. ``None``: only the world checks them.
+    max_episode_ticks: int | None = None  #: Ticks after which environments truncate a fight, unless told otherwise.
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
 
     def check_place(self, where: str) -> None:

@@ -108,8 +108,8 @@ def _played_game(model: Any, path: Path, game: str | None) -> Game:
 def _read_safely(opponent: str, game: Game) -> Any:
     """Returns what environments take as this opponent, so that they do not unpickle its file."""
     kind = kind_of(opponent, game)
-    if kind == "league":
-        raise Refusal("--safe does not read leagues: name one of its files as --opponent, or leave --safe out")
+    if kind in ("league", "team"):
+        raise Refusal(f"--safe does not read {kind}s: name one of its files as --opponent, or leave --safe out")
     if kind != "file":
         return opponent
     loaded = load_opponent(opponent, safe=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import numpy as np
@@ -17,18 +17,22 @@ from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.players.teams import TeamOpponent
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file, shipped_names
 
 WORLD_BOT = "baseline"  #: The bot that the world itself plays; it has no agent and obeys no masks.
 SELF_PLAY = "self"  #: The learner in both seats of a fight; only in `PvpVecEnv`.
 LEAGUE_OF = "league:"  #: Prefix of the folder of a league, or of a run with one: a player is sampled per episode.
+TEAM_OF = "team:"  #: Prefix of opponents, separated by commas, that each play an agent of the team.
+TEAM_SUFFIX = ".team"  #: Of a text file with such opponents, one a line; paths are those from its folder.
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
-#: `LEAGUE_OF` and a folder, an `Opponent`, or a model of MaskablePPO.
+#: `LEAGUE_OF` and a folder, `TEAM_OF` and one opponent per agent, a file of them, an `Opponent`, or a model of
+#: MaskablePPO.
 OpponentLike = Any
-OpponentKind = Literal["bot", "self", "script", "file", "league", "object"]
+OpponentKind = Literal["bot", "self", "script", "file", "league", "team", "object"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def playing_like(
     Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
     """
     choice: OpponentChoice = as_choice(opponent)
-    if kind_of(choice.opponent, game) in ("file", "league", "object"):
+    if kind_of(choice.opponent, game) in ("file", "league", "team", "object"):
         return replace(choice, deterministic=deterministic if given is None else given)
     if given is not None:
         raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
@@ -131,6 +135,15 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     kind = kind_of(opponent, game)
     if kind in _KINDS_WITHOUT_ACTIONS:
         return None
+    if kind == "team":
+        names = _team_members(opponent)
+        if wrong := [each for each in names if kind_of(each, game) in ("league", "team")]:
+            raise ValueError(f"a team consists of fighters, which {wrong[0]!r} is not")
+        members = [make_opponent(each, contract, game) for each in names]
+        playing = [each for each in members if each is not None]
+        if len(playing) < len(members):
+            raise ValueError(f"the fighters of a team act through actions, unlike {WORLD_BOT!r} and {SELF_PLAY!r}")
+        return TeamOpponent(opponent_name(opponent), playing, contract)
     if kind == "script":
         require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
@@ -151,12 +164,16 @@ def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
 
     The names of fighters that ship are files, unless they are among the scripts of the ``game``, if it is given.
     """
+    if isinstance(opponent, PurePath):
+        return "team" if opponent.suffix == TEAM_SUFFIX else "file"
     if not isinstance(opponent, str):
-        return "file" if isinstance(opponent, PurePath) else "object"
+        return "object"
     if opponent in (WORLD_BOT, SELF_PLAY):
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
+    if opponent.startswith(TEAM_OF) or opponent.endswith(TEAM_SUFFIX):
+        return "team"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
         return "file"
     is_script = game is not None and opponent in game.scripts
@@ -170,10 +187,25 @@ def is_path(opponent: OpponentLike, game: Game | None = None) -> bool:
 
 def opponent_name(opponent: OpponentLike) -> str:
     """Returns the name of an opponent in ``info`` and in ratings; that of a file is without its suffix."""
+    if kind_of(opponent) == "team":
+        if (path := PurePath(opponent)).suffix == TEAM_SUFFIX:
+            return path.stem
+        return "+".join(map(opponent_name, _team_members(opponent)))
     if is_path(opponent):
         path = PurePath(opponent)
         return path.stem if path.suffix in MODEL_SUFFIXES else path.name
     return opponent if isinstance(opponent, str) else str(getattr(opponent, "name", type(opponent).__name__))
+
+
+def _team_members(opponent: str | PurePath) -> list[str]:
+    """Returns the opponents that a team consists of; `FileNotFoundError` if it is a file that is not there."""
+    if isinstance(opponent, str) and opponent.startswith(TEAM_OF) and not opponent.endswith(TEAM_SUFFIX):
+        return [each.strip() for each in opponent.removeprefix(TEAM_OF).split(",")]
+    path = Path(opponent)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no team file {path}")
+    names = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return [str(path.parent / name) if (path.parent / name).is_file() else name for name in names]
 
 
 def league_players(opponent: str) -> dict[str, str]:

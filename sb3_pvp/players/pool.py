@@ -185,7 +185,7 @@ class OpponentPool:
         """Loads the opponent of a choice, with its noise and masks."""
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
         # Models are not `_shared` here: `load_opponent` shares them, and notices when a file has changed.
-        if choice.kind in ("file", "league", "object"):
+        if choice.kind in ("file", "league", "team", "object"):
             opponent = make_opponent(given, contract, self._game)
         else:
             opponent = self._shared(make_opponent, given, contract, self._game)

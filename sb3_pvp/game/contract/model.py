@@ -95,6 +95,10 @@ class Contract:
         """Returns the position of an observation; `ContractError` for an unknown id, here and below."""
         return self._position("observation", observation_id)
 
+    def agent_index(self, agent_id: str) -> int:
+        """Returns the position of an agent of a team."""
+        return self._position("agent", agent_id)
+
     def head_index(self, head_id: str) -> int:
         """Returns the position of a head."""
         return self._position("head", head_id)
@@ -120,6 +124,11 @@ class Contract:
         by_id = (each.active for each in self.agents)
         flags = [True if name is None else seen[..., self.observation_index(name)] for name in by_id]
         return np.stack([np.broadcast_to(flag, seen.shape[:-1]) for flag in flags], axis=-1).astype(np.bool_)
+
+    def of_agent(self, agent: Agent) -> Contract:
+        """Returns the contract of one agent alone: its observations and heads."""
+        heads = self.heads[slice(*agent.heads)]
+        return Contract(f"{self.name}/{agent.id}", heads, self.observations[slice(*agent.observations)])
 
     @cached_property
     def partial_indices(self) -> NDArray[np.int64]:

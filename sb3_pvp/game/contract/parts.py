@@ -54,6 +54,7 @@ class Agent:
     heads: tuple[int, int]
     #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
     active: str | None = None
+    seats: tuple[int, ...] = (0, 1)  #: Those on which it is ever in the game.
 
 
 def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:

@@ -73,6 +73,8 @@ def check_agents(
     for agent in agents:
         if agent.active is not None and agent.active not in observations[slice(*agent.observations)]:
             raise ContractError(f"agent {agent.id!r} is active by {agent.active!r}, which is no observation of its own")
+        if not agent.seats or not {*agent.seats} <= {0, 1}:
+            raise ContractError(f"agent {agent.id!r} is on the seats {agent.seats}, but there are the seats 0 and 1")
     sizes = [[len(head.actions) for head in heads[slice(*each.heads)]] for each in agents]
     seen = [each.observations[1] - each.observations[0] for each in agents]
     if shared_weights and (sizes.count(sizes[0]) < len(agents) or seen.count(seen[0]) < len(agents)):

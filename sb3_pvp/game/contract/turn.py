@@ -77,6 +77,10 @@ class Turn:
         """Returns the values of an observation, float32 ``(N,)``."""
         return self._observation[:, self._contract.observation_index(observation)]
 
+    def agent(self, agent: str) -> NDArray[np.float32]:
+        """Returns what an agent of a team sees, float32 ``(N, its observations)``."""
+        return self._observation[:, slice(*self._contract.agents[self._contract.agent_index(agent)].observations)]
+
     def can(self, action: str) -> Booleans:
         """Returns in which fights a sub-action is not masked, bool ``(N,)``."""
         return self._masks[:, self._contract.flat_index(action)]

@@ -10,28 +10,29 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.game import Game, Rewards, find_game
+from sb3_pvp.game import Game, find_game
 from sb3_pvp.game.contract import Contract
+from sb3_pvp.games.soccer import layout as layouts
+from sb3_pvp.games.soccer.params import SoccerParams
+from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
+from sb3_pvp.games.soccer.rewards import SoccerRewards
+from sb3_pvp.games.soccer.scripts import scripts_of
+from sb3_pvp.games.soccer.viewer import SoccerViewer
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from sb3_pvp.games.soccer.layout import Layout
     from sb3_pvp.games.soccer.world import SoccerWorld
 
 __all__ = ["SOCCER_TWOS", "STRIKERS_VS_GOALIE", "SoccerGame"]
 
 
 class SoccerGame(Game):
-    """A game of soccer. Compiled physics are imported on first use.
+    """A game of soccer with these players."""
 
-    Args:
-        name: of the game and its contract.
-        layout: the name of a layout in `sb3_pvp.games.soccer.layout`.
-    """
+    params, rewards, max_episode_ticks = SoccerParams, SoccerRewards(), MAX_STEPS // STEPS_PER_DECISION
 
-    def __init__(self, name: str, layout: str) -> None:
-        self.name, self._layout = name, layout
+    def __init__(self, layout: layouts.Layout) -> None:
+        self.name, self.layout = layout.name, layout
+        self.viewer, self.scripts = SoccerViewer(layout), scripts_of(layout)
 
     def __repr__(self) -> str:
         return self.name
@@ -40,38 +41,16 @@ class SoccerGame(Game):
         return find_game, (self.name,)
 
     @cached_property
-    def layout(self) -> Layout:
-        """Who plays, and what they see."""
-        from sb3_pvp.games.soccer import layout
-
-        return getattr(layout, self._layout)  # type: ignore[no-any-return]
-
-    @cached_property
     def contract(self) -> Contract:  # type: ignore[override]
         """The observations and actions of a team."""
         return self.layout.contract
 
-    @cached_property
-    def params(self) -> type[BaseModel]:  # type: ignore[override]
-        """The reset parameters."""
-        from sb3_pvp.games.soccer.params import SoccerParams
-
-        return SoccerParams
-
-    @cached_property
-    def rewards(self) -> Rewards:  # type: ignore[override]
-        """Unity's rewards, for the team."""
-        from sb3_pvp.games.soccer.rewards import SoccerRewards
-
-        return SoccerRewards()
-
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> SoccerWorld:
         """See `sb3_pvp.game.Game.make_world`."""
-        from sb3_pvp.games.soccer.params import SoccerParams
-        from sb3_pvp.games.soccer.world import SoccerWorld
+        from sb3_pvp.games.soccer.world import SoccerWorld  # here, because it imports Numba
 
         return SoccerWorld(self.layout, num_fights, seed, SoccerParams.read(params))
 
 
-SOCCER_TWOS = SoccerGame("SoccerTwos-v0", "SOCCER_TWOS")
-STRIKERS_VS_GOALIE = SoccerGame("StrikersVsGoalie-v0", "STRIKERS_VS_GOALIE")
+SOCCER_TWOS = SoccerGame(layouts.SOCCER_TWOS)
+STRIKERS_VS_GOALIE = SoccerGame(layouts.STRIKERS_VS_GOALIE)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
-from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES
-from sb3_pvp.games.soccer.rays import FRAMES, UNTOLD
+from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES, FRAMES, UNTOLD
 
 #: What a sensor may tell apart, from the point of view of the agent that has it.
 BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT = "ball", "own_goal", "goal", "wall", "teammate", "opponent"
@@ -114,7 +113,8 @@ class Layout:
                 choices = tuple(SubAction(f"{role.name}_{move}", f"{role.name}: {move}") for move in moves)
                 heads.append(Head(f"{role.name}_{branch}", f"{role.name}: {branch}", choices))
             ranges = (begin, len(seen)), (len(heads) - len(BRANCHES), len(heads))
-            agents.append(Agent(role.name, *ranges, active=active))
+            seats = (0, 1) if self.shared else (role.seat,)
+            agents.append(Agent(role.name, *ranges, active, seats))
         return Contract(self.name, tuple(heads), tuple(seen), tuple(agents), self.shared)
 
     def role(self, player: int) -> int:

@@ -40,6 +40,8 @@ _njit: Any = numba.njit
 _REACH = 0.25
 #: Rounds in which the impulses of all contacts, and the distances of all bodies, are improved together.
 _ROUNDS, _PUSHES = 8, 3
+#: Metres of an overlap that does not matter.
+_RESTING = 1e-12
 #: Contacts of five bodies: ten pairs, and three walls each.
 _MOST = 25
 #: The two bodies of each contact ``(C, 2)``, the second of which may be a wall; their normals, which lead to the first
@@ -105,12 +107,12 @@ def play(
             for agent in range(ball):
                 x = places[fight, ball, 0] - places[fight, agent, 0]
                 z = places[fight, ball, 1] - places[fight, agent, 1]
-                distance = math.sqrt(x * x + z * z)
-                touch = distance < AGENT_RADIUS + BALL_RADIUS + TOUCH
+                touch = x * x + z * z < (AGENT_RADIUS + BALL_RADIUS + TOUCH) ** 2
                 if touch and not touching[fight, agent]:
                     touches[fight, agent] += 1
                     if actions[index, agent, 0] == 1 or always_kicks[agent]:
                         # A force that is added after a step acts in the next one.
+                        distance = math.sqrt(x * x + z * z)
                         kicks[fight, 0] += KICK * x / distance
                         kicks[fight, 1] += KICK * z / distance
                 touching[fight, agent] = touch
@@ -160,8 +162,12 @@ def _move(
         if count:
             collide(speeds, bodies[:count], normals[:count])
             for push in range(2 * _PUSHES):  # walls last, so that nobody is left in one
+                if depths[:count].max() < _RESTING:
+                    break
                 _push_apart(places, bodies[:count], normals[:count], depths[:count], push % 2 == 1)
                 count = _find_contacts(places, boxes, contacts)
+                if count == 0:
+                    break
 
 
 @compiled
@@ -226,7 +232,8 @@ def collide(speeds: NDArray[np.float64], bodies: NDArray[np.int64], normals: NDA
             degree[other] += 1
         approach[each] = _approach(speeds, one, other, normals[each])
     before = _energy(speeds)
-    for _ in range(_ROUNDS):
+    # Contacts that have no body in common are done at once.
+    for _ in range(_ROUNDS if degree.max() > 1 else 1):
         for each in range(count):
             one, other = bodies[each]
             ease = 1.0 / _mass(one, ball) + (1.0 / _mass(other, ball) if other != WALL else 0.0)

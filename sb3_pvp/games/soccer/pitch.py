@@ -42,6 +42,11 @@ RAY_LENGTH, CAST_RADIUS = 20.0, 0.5
 BALL_CAST = sqrt((CAST_RADIUS + BALL_RADIUS) ** 2 - 0.25)
 AGENT_CAST = sqrt((CAST_RADIUS + AGENT_RADIUS) ** 2 - 0.25)
 
+#: Decisions that an agent remembers, with the present one.
+FRAMES = 3
+#: What a ray has met: nothing at all, or something that its sensor cannot tell.
+NOTHING, UNTOLD = -2, -1
+
 #: The column that says what a box is: of the wall, or of a goal.
 KIND = 6
 WALL, BLUE_GOAL, PURPLE_GOAL = range(3)

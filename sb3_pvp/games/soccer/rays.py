@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.games.soccer.physics import compiled
-from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, RAY_LENGTH
+from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NOTHING, RAY_LENGTH
 
-FRAMES = 3
-#: What a ray has met: nothing at all, or something that its sensor cannot tell.
-NOTHING, UNTOLD = -2, -1
 #: Whoever is pressed against a wall may be in it by so much.
 PRESSED = 0.01
 
@@ -23,6 +20,7 @@ SIDE = float(BOXES[0, 1] - BOXES[0, 3] - CAST_RADIUS)
 _X, _Z, _LENGTH, _THICKNESS = BOXES[2, :4].tolist()
 CORNER_X, CORNER_Z = math.cos(math.radians(30)), math.sin(math.radians(30))
 CORNER = CORNER_X * _X + CORNER_Z * _Z - _THICKNESS - CAST_RADIUS
+SIDE_END = (CORNER - CORNER_Z * SIDE) / CORNER_X
 CORNER_END = _Z - CORNER_Z * (_THICKNESS + CAST_RADIUS) - CORNER_X * _LENGTH
 #: Where a wall before a goal begins to hide the corners.
 BLOCKER_END = 5.0
@@ -43,6 +41,7 @@ def see(
     box_tags: NDArray[np.int64],
     agent_tags: NDArray[np.int64],
     out: NDArray[np.float32],
+    begins: NDArray[np.int64],
 ) -> None:
     """Casts the rays of one sensor of some agents on some pitches, as the newest of the frames in ``out``.
 
@@ -57,21 +56,31 @@ def see(
         ball_tag: the ball's.
         box_tags: those of walls, the blue and the purple goal, by agent ``(A, 3)``; -1: it cannot be told.
         agent_tags: those of the other agents, by agent ``(A, K)``.
-        out: of the pitches and agents, ``(F, A, 3, R, tags + 2)``: oldest frame first, and after the tags, of which one
-            is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
+        out: all that is seen on the pitches, ``(F, numbers)``, contiguous.
+        begins: where the three frames of each agent's sensor begin there ``(A,)``, oldest first. A frame has for each
+            ray the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
     """
     cosines, sines = np.cos(np.radians(angles)), np.sin(np.radians(angles))
+    values, ball = num_tags + 2, places.shape[1] - 1
+    size = len(angles) * values
+    around = np.empty((ball, 4))
     for index in range(len(fights)):
         fight = fights[index]
         for number in range(len(agents)):
-            agent, frames = agents[number], out[fight, number]
-            for ray in range(len(angles)):
-                for value in range(num_tags + 2):
-                    frames[0, ray, value] = frames[1, ray, value]
-                    frames[1, ray, value] = frames[2, ray, value]
-                    frames[2, ray, value] = 0.0
-            newest = frames[2]
+            agent, begin = agents[number], begins[number]
+            frames = out[fight, begin : begin + 3 * size]
+            for entry in range(2 * size):
+                frames[entry] = frames[entry + size]
+            newest = frames[2 * size :]
+            newest[:] = 0.0
             x, z = places[fight, agent]
+            others = 0
+            for other in range(ball + 1):
+                if other != agent:
+                    around[others, 0], around[others, 1] = places[fight, other, 0] - x, places[fight, other, 1] - z
+                    around[others, 2] = BALL_CAST if other == ball else AGENT_CAST
+                    around[others, 3] = ball_tag if other == ball else agent_tags[number, other]
+                    others += 1
             yaw = math.radians(yaws[fight, agent])
             ahead_x, ahead_z = math.sin(yaw), math.cos(yaw)
             for ray in range(len(angles)):
@@ -79,18 +88,15 @@ def see(
                 ray_z = ahead_z * cosines[ray] - ahead_x * sines[ray]
                 box, distance = meet_box(x, z, ray_x, ray_z, boxes)
                 tag = NOTHING if box < 0 else box_tags[number, int(boxes[box, KIND])]
-                for other in range(places.shape[1]):
-                    if other != agent:
-                        is_ball = other == places.shape[1] - 1
-                        reach = BALL_CAST if is_ball else AGENT_CAST
-                        away_x, away_z = places[fight, other, 0] - x, places[fight, other, 1] - z
-                        met = meet_circle(away_x, away_z, ray_x, ray_z, reach)
-                        if met < distance:
-                            tag, distance = ball_tag if is_ball else agent_tags[number, other], met
+                for other in range(others):
+                    met = meet_circle(around[other, 0], around[other, 1], ray_x, ray_z, around[other, 2])
+                    if met < distance:
+                        tag, distance = int(around[other, 3]), met
                 if tag >= 0:
-                    newest[ray, tag] = 1.0
-                newest[ray, num_tags] = tag == NOTHING
-                newest[ray, num_tags + 1] = distance / RAY_LENGTH
+                    newest[ray * values + tag] = 1.0
+                elif tag == NOTHING:
+                    newest[ray * values + num_tags] = 1.0
+                newest[ray * values + num_tags + 1] = distance / RAY_LENGTH
 
 
 @compiled
@@ -109,27 +115,31 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
 
     Like Unity's, a cast does not see what its start overlaps. Who is pressed against a wall sees it all the same.
     """
-    reached, side = RAY_LENGTH, -1
-    if _room(x, z) > -PRESSED:
+    reached, side, inside = RAY_LENGTH, -1, _room(x, z) > -PRESSED
+    if inside:
         # The quick way, for almost all casts: from within the walls, whose order is that of `BOXES`.
         if abs(ray_z) > 1e-9:
             ahead = SIDE - z if ray_z > 0.0 else SIDE + z
             distance = max(ahead, 0.0) / abs(ray_z)
             if distance < reached:
                 reached, side = distance, 0 if ray_z > 0.0 else 1
+                if abs(x + reached * ray_x) < SIDE_END:
+                    return side, reached
         for corner in range(4):
             along, across = CORNER_X if corner < 2 else -CORNER_X, CORNER_Z if corner % 2 == 0 else -CORNER_Z
             closing = along * ray_x + across * ray_z
-            if closing > 1e-9:
-                distance = max(CORNER - along * x - across * z, 0.0) / closing
-                if distance < reached:
-                    reached, side = distance, 2 + corner
+            away = max(CORNER - along * x - across * z, 0.0)
+            if closing > 1e-9 and away < reached * closing:
+                reached, side = away / closing, 2 + corner
         if side < 2 or abs(z + reached * ray_z) > (CORNER_END if len(boxes) == PLAIN else BLOCKER_END):
             return side, reached
         # It goes between the corners, into a goal.
         reached, side = RAY_LENGTH, -1
+    inside = inside and abs(x) < SIDE_END
     for box in range(len(boxes)):
-        if abs(boxes[box, 0]) < 1.0 or (boxes[box, 0] - x) * ray_x > -FAR:
+        centre = boxes[box, 0]
+        # From before the corners into a goal, only what stands on its side can be met.
+        if centre * ray_x > 0.0 if inside else abs(centre) < 1.0 or (centre - x) * ray_x > -FAR:
             distance = _cast_to_box(x, z, ray_x, ray_z, boxes[box])
             if distance < reached:
                 reached, side = distance, box

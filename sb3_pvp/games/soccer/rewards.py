@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.errors import require_all_known
-from sb3_pvp.common.schedules import Schedule, parse_schedule
+from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.world import Transition
 
 
-class SoccerRewards:
+class SoccerRewards(OutcomeRewards):
     """What Unity's environment rewards, each term times a weight, which is 1 unless it is changed."""
 
     terms: ClassVar[Mapping[str, str]] = {
@@ -24,20 +23,8 @@ class SoccerRewards:
     }
     tags: ClassVar[Mapping[str, str]] = {f"{name}_weight": name for name in terms}
 
-    def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
-        """Returns the weights as schedules, see `sb3_pvp.game.Rewards.weights`."""
-        require_all_known("reward", changes or {}, self.terms)
-        return {
-            name: parse_schedule(value) for name, value in {**dict.fromkeys(self.terms, 1.0), **(changes or {})}.items()
-        }
-
-    def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
-        """Returns the weights, float32 ``(terms, 1)``."""
-        return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
-
-    def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
-        """Returns the weights by tag."""
-        return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
+    def __init__(self) -> None:
+        self._defaults = dict.fromkeys(self.terms, 1.0)
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the terms, float32 ``(terms, N)``."""

@@ -15,6 +15,7 @@ from sb3_pvp.games.soccer.layout import BALL, BRANCHES, Layout
 from sb3_pvp.games.soccer.params import SoccerParams
 from sb3_pvp.games.soccer.physics import play
 from sb3_pvp.games.soccer.pitch import (
+    FRAMES,
     GOALIE_X,
     LINE_Z,
     MAX_STEPS,
@@ -25,7 +26,7 @@ from sb3_pvp.games.soccer.pitch import (
     START_YAW,
     solid,
 )
-from sb3_pvp.games.soccer.rays import FRAMES, see
+from sb3_pvp.games.soccer.rays import see
 
 #: What a seat's rewards are made of, see `sb3_pvp.games.soccer.rewards`.
 REPORT = [("goal", "i1"), ("elapsed", "f4"), ("touches", "f4"), ("existence", "f4")]
@@ -36,8 +37,7 @@ _TOUCH_REWARD = 0.2
 class SoccerWorld(ArrayWorld):
     """Matches to one goal. A tick is a decision, which lasts `STEPS_PER_DECISION` steps of physics.
 
-    A match that nobody wins goes on: Unity's ends after `MAX_STEPS`, which are 1000 decisions, the
-    ``max_episode_ticks`` to give to environments.
+    A match that nobody wins goes on: environments truncate it after `MAX_STEPS`, as Unity does.
 
     Attributes:
         places: of the K agents and of the ball, x and z ``(F, K + 1, 2)``.
@@ -123,27 +123,35 @@ class SoccerWorld(ArrayWorld):
 
     def look(self, which: NDArray[np.int64]) -> None:
         """Writes what everybody sees, as the newest frame."""
-        for agent, *sensor in self._sensors:
-            see(which, agent, self.places, self.yaws, self.layout.boxes, *sensor)
+        everything = self.obs.reshape(self.num_fights, -1)
+        for agent, angles, num_tags, ball_tag, box_tags, agent_tags, begin in self._sensors:
+            tags = num_tags, ball_tag, box_tags, agent_tags
+            see(which, agent, self.places, self.yaws, self.layout.boxes, angles, *tags, everything, begin)
+
+    def rays(self, fight: int, player: int) -> NDArray[np.float32]:
+        """Returns the newest frame of a player's rays, ``(rays, tags + 2)``, see `sb3_pvp.games.soccer.rays.see`."""
+        seen, frames = self.obs[fight].reshape(-1), []
+        for (number,), angles, num_tags, *_, (begin,) in self._sensors:
+            if number == player:
+                shape = FRAMES, len(angles), num_tags + 2
+                frames.append(seen[begin : begin + int(np.prod(shape))].reshape(shape)[-1])
+        return np.concatenate(frames)
 
     def _block(self, player: int) -> NDArray[np.float32]:
         """Returns a view of what a player sees, ``(F, size)``."""
-        agent = self.contract.agents[self._roles[player]]
-        begin, end = agent.observations
+        begin, end = self.contract.agents[self._roles[player]].observations
         return self.obs[:, self.layout.players[player].seat, begin + self.layout.offset : end]
 
     def _views(self) -> Iterator[tuple[Any, ...]]:
-        """Yields for each sensor the arguments of `see`, the last of which is a view of the observations."""
+        """Yields the arguments of `see` for each sensor, the last of which is where it begins in all observations."""
         layout = self.layout
         for number, player in enumerate(layout.players):
-            begin, block = 0, self._block(number)
+            begin = player.seat * self.contract.num_observations + layout.offset
+            begin += self.contract.agents[self._roles[number]].observations[0]
             for sensor in player.sensors:
-                shape = FRAMES, len(sensor.angles), len(player.tags) + 2
-                end = begin + int(np.prod(shape))
-                view = block[:, begin:end].reshape(self.num_fights, 1, *shape)
                 tags = len(player.tags), player.tag(BALL), layout.box_tags([number]), layout.agent_tags([number])
-                yield (np.array([number]), sensor.angles, *tags, view)
-                begin = end
+                yield (np.array([number]), sensor.angles, *tags, np.array([begin]))
+                begin += FRAMES * len(sensor.angles) * (len(player.tags) + 2)
 
     def _legal(self) -> NDArray[np.bool_]:
         """Returns the masks of both seats; an agent that is not in the game has one legal action in each head."""

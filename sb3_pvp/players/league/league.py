@@ -145,9 +145,9 @@ class League:
         self._change_settings(lambda stored: {"exploitability": {**stored.exploitability, **found}})
 
     def path(self, player: Player) -> Path:
-        """Returns the path of the player's model: a zip, unless there is a file with another ending."""
+        """Returns the path of the player's model: a zip, unless there is a file with another ending, or a team."""
         snapshot = self.folder / PLAYERS / file_name(player)
-        kinds = (snapshot.with_name(f"{snapshot.stem}{suffix}") for suffix in MODEL_SUFFIXES)
+        kinds = (snapshot.with_name(f"{snapshot.stem}{suffix}") for suffix in (*MODEL_SUFFIXES, ".team"))
         return next((path for path in kinds if path.is_file()), snapshot)
 
     def opponent(self, player: Player) -> str:

@@ -77,6 +77,8 @@ def test_ranges_that_overlap_or_leave_a_gap_are_refused(sizes: list[tuple[int, i
             "agent 'second' is active by 'first_plays', which is no observation of its own",
         ),
         ({"agents": (AGENTS[0], replace(AGENTS[1], active="playing"))}, "which is no observation of its own"),
+        ({"agents": (AGENTS[0], replace(AGENTS[1], seats=()))}, "agent 'second' is on the seats"),
+        ({"agents": (AGENTS[0], replace(AGENTS[1], seats=(1, 2)))}, "but there are the seats 0 and 1"),
         (
             {"agents": (Agent("first", (0, 1), (0, 1)), Agent("second", (1, 4), (1, 2)))},
             "agents that share weights must have observations and heads of the same sizes",
@@ -142,3 +144,10 @@ def test_a_team_trains_as_one_big_contract(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again, model.predict(seen, deterministic=True)[0])
     active = CONTRACT.active_agents(seen["observation"][:, 0])
     assert active[:, 0].all() and set(active[:, 1]) == {True, False}
+
+
+def test_an_agent_alone_has_a_contract_of_its_own() -> None:
+    own = CONTRACT.of_agent(AGENTS[1])
+    assert [each.id for each in own.observations] == ["second_coin", "second_plays"]
+    assert own.head_sizes == (2,) and own.flat_index("second_heads") == 1 and own.agents == ()
+    assert CONTRACT.agent_index("second") == 1
