@@ -27,6 +27,7 @@ from sb3_pvp.games.soccer.pitch import (
     KICK,
     LEAST_BOUNCE,
     RESTITUTION,
+    ROLLING,
     RUN,
     STEP,
     STEPS_PER_DECISION,
@@ -100,7 +101,7 @@ def play(
             steps[fight] += 1
             _run(actions[index], forward, lateral, yaws[fight], speeds[fight])
             for axis in range(2):
-                pushed = speeds[fight, ball, axis] + kicks[fight, axis] / BALL_MASS
+                pushed = speeds[fight, ball, axis] + ROLLING * kicks[fight, axis] / BALL_MASS
                 speeds[fight, ball, axis] = pushed * (1.0 - BALL_DRAG * STEP)
                 kicks[fight, axis] = 0.0
             _move(places[fight], speeds[fight], boxes, contacts)
@@ -160,7 +161,11 @@ def _move(
             places[body, 1] += speeds[body, 1] * STEP / parts
         count = _find_contacts(places, boxes, contacts)
         if count:
+            ball = len(speeds) - 1
+            before_x, before_z = speeds[ball, 0], speeds[ball, 1]
             collide(speeds, bodies[:count], normals[:count])
+            speeds[ball, 0] = before_x + ROLLING * (speeds[ball, 0] - before_x)
+            speeds[ball, 1] = before_z + ROLLING * (speeds[ball, 1] - before_z)
             for push in range(2 * _PUSHES):  # walls last, so that nobody is left in one
                 if depths[:count].max() < _RESTING:
                     break

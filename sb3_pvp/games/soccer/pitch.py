@@ -18,8 +18,9 @@ STEP, STEPS_PER_DECISION, MAX_STEPS = 0.02, 5, 5000
 SPEED_FACTORS = {"generic": (1.0, 0.3), "striker": (1.3, 0.3), "goalie": (1.0, 1.0)}
 
 AGENT_RADIUS, AGENT_MASS, AGENT_DRAG = 0.5, 50.0, 3.0
-#: A rolling ball resists like 7/5 of its mass, because whatever moves it must also turn it.
-BALL_RADIUS, BALL_MASS, BALL_DRAG = 0.6242, 3.0 * 7 / 5, 1.0
+BALL_RADIUS, BALL_MASS, BALL_DRAG = 0.6242, 3.0, 1.0
+#: What is left of a change of the ball's speed when it rolls again: the floor takes the rest to turn it.
+ROLLING = 5 / 7
 #: How much of the speed of a collision with the ball comes back, and the least speed for that. All else is plastic.
 RESTITUTION, LEAST_BOUNCE = 0.8, 2.0
 #: Metres per second that an agent gains in a step by running, and degrees that it turns.
