@@ -68,6 +68,8 @@ def _rules(action: SubAction) -> str:
 
 if __name__ == "__main__":
     try:
-        print(render_page([load_contract(name) for name in sys.argv[1:] or registered_contracts()]))
+        contracts = [load_contract(name) for name in sys.argv[1:] or registered_contracts()]
+        # A team sees hundreds of rays, which its game's page explains in a few lines.
+        print(render_page([each for each in contracts if sys.argv[1:] or not each.agents]))
     except ContractError as error:
         sys.exit(f"error: {error}")
