@@ -130,7 +130,7 @@ def examine(
             report.checks += _test_fight(candidate, content, version, workers)
     except Exception as error:  # a file of anybody may make its reader raise anything
         report.refusal = one_line(error)[:500]
-    facts["report"] = report.checks
+    facts |= {"report": report.checks, "trusted": candidate.trusted}
     state = REFUSED if report.refusal else ACTIVE
     opponent = candidate.name if candidate.path is None else f"{version}{candidate.path.suffix}"
     entrant = Entrant(
@@ -205,10 +205,9 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _exploitability(file: Path) -> dict[str, Any]:
     """Returns what the league of a file has measured about its player."""
-    settings = file.parent.parent / SETTINGS
     with suppress(Exception):
-        found = json.loads(settings.read_text())["exploitability"]
-        return {"exploitability": float(found[str(player_of_file(file))])}
+        measured = json.loads((file.parent.parent / SETTINGS).read_text())["exploitability"]
+        return {"exploitability": float(measured[str(player_of_file(file))])}
     return {}
 
 

@@ -14,11 +14,12 @@ from sb3_pvp.arena.challenge import FILE as CHALLENGE
 from sb3_pvp.arena.challenge import Challenge, check_challenge, load_challenge, save_challenge
 from sb3_pvp.arena.match_rounds import RoundSummary, play_round
 from sb3_pvp.arena.playing import Workers
+from sb3_pvp.arena.store import ACTIVE, GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.store import FILE as STORE
-from sb3_pvp.arena.store import GONE, REFUSED, Entrant, Store
 from sb3_pvp.arena.table import ArenaStanding, as_json, standings, unsettled
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, one_line
+from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import MatchLog, MatchRecord
 from sb3_pvp.players.league.league import MATCHES
 from sb3_pvp.players.opponents import opponent_names
@@ -120,9 +121,12 @@ class Arena:
         """Looks for new players, plays a round, or what is left of one, and writes the table.
 
         Returns ``None`` if the season has not begun or is over; then the table is frozen. Raises `ValueError` if there
-        are less than two players.
+        are less than two players, or strangers among them on a machine that has no walls for these.
         """
         self.refresh()
+        strangers = [each.name for each in self.store.players(ACTIVE) if not each.facts.get("trusted", True)]
+        if strangers and (lacking := missing_walls()):
+            raise ValueError(f"{strangers[0]} is a stranger's file, which is not played here: {'; '.join(lacking)}")
         if self.challenge.season.state() != "running":
             self.freeze()
             return None

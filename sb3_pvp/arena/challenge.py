@@ -24,6 +24,7 @@ from sb3_pvp.players.league import Player, check_anchors
 from sb3_pvp.players.opponents import opponent_names
 
 FILE = "challenge.yaml"  #: Its name in the folder of an arena.
+MOST_FIGHTS = 1000  #: In a match.
 SYSTEMS = ("elo", "elo_sequential", "openskill", "bradley_terry")  #: Of ratings.
 Kind = Literal["fighter", "onnx", "zip", "script"]  #: Of players: by the ending of their file, or the game's scripts.
 FIGHTER: Kind = "fighter"
@@ -103,7 +104,7 @@ class Challenge(BaseModel):
     game: str  #: Its name, or ``module:object``.
     reset_params: dict[str, Any] = {}  #: How fights start.
     fingerprint: str | None = None  #: Of the game's observations and actions, see `fingerprint_of`; `save` adds it.
-    fights_per_match: Annotated[int, Field(ge=2, le=1000, multiple_of=2)] = 2  #: In pairs with swapped seats.
+    fights_per_match: Annotated[int, Field(ge=2, le=MOST_FIGHTS, multiple_of=2)] = 2  #: In pairs with swapped seats.
     max_ticks: Annotated[int, Field(ge=1)] | None = None  #: Of a fight, which is tied then; default: the game's.
     match_seconds: Annotated[float, Field(gt=0)] = 600.0  #: A player that has used so much in a match loses it.
     memory_mb: Annotated[int, Field(ge=64)] = 2048  #: That matches may use besides the game.
@@ -172,10 +173,9 @@ def load_challenge(path: str | Path) -> Challenge:
         challenge = Challenge.model_validate(read_yaml(path))
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no challenge {path}: make one with sb3-pvp arena init") from error
-    except ValidationError as error:
-        raise ValueError(f"{path} is not a challenge: {first_error(error, of=Challenge)}") from error
     except ValueError as error:
-        raise ValueError(f"{path} is not a challenge: {error}") from error
+        why = first_error(error, of=Challenge) if isinstance(error, ValidationError) else error
+        raise ValueError(f"{path} is not a challenge: {why}") from error
     check_challenge(challenge)
     return challenge
 

@@ -194,7 +194,7 @@ def _records(
             times[0],
             times[1],
             result.digest,
-            result.packed_actions,
+            result.actions,
         )
         players = Player.parse(a), Player.parse(b)
         record = MatchRecord.of(

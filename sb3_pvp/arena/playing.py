@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.common.atomic_files import temporary_folder
@@ -28,7 +27,6 @@ _CALL_SECONDS = 5.0  # at least, since whole batches are decided in one call
 _SILENCE = 600.0
 _ATTEMPTS = 2  #: To play a match by itself whose process ends for reasons that nobody knows.
 _OUTCOMES = ("timeout", *(each.name.lower() for each in Outcome))
-_MAX_ACTIONS = 8 << 20  #: Bytes of a fight's actions as text.
 
 File = tuple[str, bytes]  #: Name and content.
 Players = Mapping[str, tuple[str, str, File | None]]  #: Kind, name of script or file, and file of players, by name.
@@ -56,13 +54,8 @@ class FightResult(BaseModel):
     faults: Annotated[list[Annotated[str, Field(max_length=1000)] | None], Field(min_length=2, max_length=2)]
     times: Annotated[list[Annotated[str, Field(max_length=4000)]], Field(min_length=2, max_length=2)] = ["", ""]
     digest: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    actions: Annotated[str, Field(max_length=_MAX_ACTIONS)] = ""
+    actions: Base64Bytes = b""  #: Of both seats, as the log keeps them.
     agreement: Annotated[float, Field(ge=0, le=1)] | None = None  #: Share of the decisions that were taken again.
-
-    @property
-    def packed_actions(self) -> bytes:
-        """The actions as the log keeps them."""
-        return b64decode(self.actions)
 
 
 Played = tuple[MatchFight, FightResult | str]  #: A fight, and its result, or why it could not be played.

@@ -178,7 +178,8 @@ class ArenaReferee(Referee):
 
     def result(self, row: int, fight: PlayedFight) -> dict[str, Any]:
         """Returns plain values: those of the fight, ``faults`` of both seats, ``times``, ``digest`` and ``actions``."""
-        times = [_plain_times(self._times[row, seat]) for seat in range(NUM_SEATS)]
+        counts = self._times[row]
+        times = [" ".join(f"{n}:{own[n]}" for n in np.flatnonzero(own).tolist()) for own in counts]
         return {
             "outcome": fight.outcome,
             "ticks": fight.ticks,
@@ -231,11 +232,6 @@ def unpacked(content: bytes, num_heads: int) -> NDArray[np.int64]:
 def decision_range(seconds: float) -> int:
     """Returns the number of the range of decision times that this one is in, four for each factor of two."""
     return int(np.clip(np.log2(max(seconds, 1e-9) * 1e6) * _STEPS, 0, _RANGES - 1))
-
-
-def _plain_times(counts: NDArray[np.uint32]) -> str:
-    found = np.flatnonzero(counts)
-    return " ".join(f"{number}:{counts[number]}" for number in found.tolist())
 
 
 def read_times(texts: Sequence[str]) -> Counter[int]:

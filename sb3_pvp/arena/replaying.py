@@ -6,14 +6,13 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
 import orjson
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.challenge import SCRIPT
+from sb3_pvp.arena.challenge import MOST_FIGHTS, SCRIPT
 from sb3_pvp.arena.match_rounds import TICK_LIMIT, TURNED, files_of
 from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
@@ -44,12 +43,9 @@ def fights_of(arena: Arena, match: str) -> list[MatchRecord]:
     """
     if "/fight-" in match:
         return [arena.log.fight(match)]
-    found = []
-    for number in count():
-        if not arena.log.known([f"{match}/fight-{number}"]):
-            break
-        found.append(arena.log.fight(f"{match}/fight-{number}"))
-    return found or [arena.log.fight(match)]
+    keys = [f"{match}/fight-{number}" for number in range(MOST_FIGHTS)]
+    known = arena.log.known(keys)
+    return [arena.log.fight(key) for key in keys if key in known] or [arena.log.fight(match)]
 
 
 def verify(arena: Arena, match: str, decisions: bool = True) -> list[Verification]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+
+import pandas as pd
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.match_rounds import RoundSummary
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LAST = "last_round_at"
+_LEAST = 0.1  # seconds between two rounds
 
 
 def parse_interval(text: str) -> float:
     """Returns the seconds of a text such as ``4h``, ``30m`` or ``10s``; `ValueError` for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if found is None or not float(found[1]):
-        raise ValueError(f"an interval is a number and one of s, m, h or d, such as 4h; got {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    with suppress(ValueError):
+        if (seconds := pd.Timedelta(text).total_seconds()) >= _LEAST:
+            return float(seconds)
+    raise ValueError(f"an interval is a number with a unit, such as 4h, 30m or 10s; got {text!r}")
 
 
 def serve(

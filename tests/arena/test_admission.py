@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from sb3_pvp import PvpPPO, zoo
 from sb3_pvp.arena import admission
+from sb3_pvp.arena import arena as arena_module
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import FILE, Challenge, Season, fingerprint_of, load_challenge, refusal_of, save_challenge
 from sb3_pvp.cli import main
@@ -169,6 +170,11 @@ def test_strangers_stay_out_where_walls_are_missing(
     assert "files of strangers are not played here" in report.refusal and "network" in report.refusal
     (report,) = arena.add(str(models / "younger.fighter"), trusted=True)
     assert not report.refusal
+    monkeypatch.undo()
+    assert not arena.add(str(models / "archer.fighter"))[0].refusal
+    monkeypatch.setattr(arena_module, "missing_walls", lambda: ("take away its network",))
+    with pytest.raises(ValueError, match="archer is a stranger's file"):
+        arena.run_once()
 
 
 def test_the_hub_by_tag(hub: Hub, models: Path, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_sequential_test_finds_the_better_one_and_changes_no_rating(arena: Are
 
 def test_rounds_on_schedule(arena: Arena) -> None:
     assert [parse_interval(text) for text in ("4h", "30m", "0.5s", "1d")] == [14400, 1800, 0.5, 86400]
-    for text in ("", "4", "h", "0s", "-1h", "4 weeks"):
+    for text in ("", "4", "h", "0s", "-1h", "soon"):
         with pytest.raises(ValueError, match="such as 4h"):
             parse_interval(text)
     told: list[Any] = []
