@@ -17,7 +17,7 @@ from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
-from sb3_pvp.games.cooperative import TEAM_REPORT, TeamRewards, team_contract
+from sb3_pvp.games.team_alone import TEAM_REPORT, TeamRewards, team_contract
 
 OBSERVATION, ACTION_MASK = "observation", "action_mask"
 #: In turn-based games the first choice of the first head, and all that a player may choose out of turn.
@@ -298,7 +298,7 @@ class _TeamEnv:
         return spaces.Dict({OBSERVATION: seen, ACTION_MASK: spaces.MultiBinary(self.contract.num_flat_actions)})
 
     def action_space(self, agent: str) -> spaces.MultiDiscrete:
-        return spaces.MultiDiscrete(self.contract.head_sizes)
+        return spaces.MultiDiscrete(list(self.contract.head_sizes))
 
     def reset(self, seed: int, options: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         return self._seen(*self._env.reset(seed=seed, options=options)), {}
