@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from benchmarks.peers import ONE_THREAD
 from benchmarks.report import Case, Row, Turn, make_row, measure, positive_numbers, print_report
@@ -78,8 +79,16 @@ def _play(world: Any, actions: Sequence[Any]) -> None:
             world.reset(np.flatnonzero(world.outcome[:, 0]))
 
 
-def games_row(game: Game, first: Any, second: Any, games: int, seed: int = 0) -> Row:
-    """Lets two players play, each on each seat in half of the games, and returns the results of the first one."""
+class Played(NamedTuple):
+    """Games of two players: the outcomes and seats of the first one ``(games,)``, and the world as it ended."""
+
+    outcomes: NDArray[np.uint8]
+    seats: NDArray[np.int64]
+    world: Any
+
+
+def play_games(game: Game, first: Any, second: Any, games: int, seed: int = 0) -> Played:
+    """Lets two players play, each on each seat in half of the games, until all are won or their time is up."""
     world = game.make_world("sim", games, seed, {})
     # In the first half of the games, the first player has the first seat.
     seat_of = np.stack([np.arange(games) * 2 // games, 1 - np.arange(games) * 2 // games], axis=1)
@@ -106,9 +115,14 @@ def games_row(game: Game, first: Any, second: Any, games: int, seed: int = 0) ->
                 if following is not None:
                     state[rows] = following
         world.step(actions, rows)
-    ends = world.outcome[np.arange(games), seat_of[:, 0]]
-    won, lost = int((ends == Outcome.WON).sum()), int((ends == Outcome.LOST).sum())
+    return Played(world.outcome[np.arange(games), seat_of[:, 0]], seat_of[:, 0], world)
+
+
+def games_row(game: Game, first: Any, second: Any, games: int, seed: int = 0) -> Row:
+    """Lets two players play, and returns the results of the first one."""
+    played = play_games(game, first, second, games, seed)
+    won, lost = (int((played.outcomes == each).sum()) for each in (Outcome.WON, Outcome.LOST))
     counts = {"won": won, "lost": lost, "time_limit": games - won - lost}
     rates = {"win_rate": won / games, "win_rate_of_decided": won / max(won + lost, 1)}
     case = f"{first} against {second}"
-    return {"case": case, "n": games, **counts, **rates, "mean_ticks": float(world.ticks.mean())}
+    return {"case": case, "n": games, **counts, **rates, "mean_ticks": float(played.world.ticks.mean())}

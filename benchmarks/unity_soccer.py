@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -11,11 +11,11 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.report import Row, print_report
+from benchmarks.soccer import play_games
 from sb3_pvp.common.errors import refusals
 from sb3_pvp.game import NUM_SEATS, Outcome
 from sb3_pvp.games.soccer import SOCCER_TWOS
 from sb3_pvp.games.soccer.layout import OTHER_GOAL, OWN_GOAL, TAGS
-from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.opponents import WORLD_BOT, make_opponent
 from sb3_pvp.policies.acting import Decision, Flags, Opponent
@@ -90,46 +90,23 @@ def by_sensor(seen: Rays) -> list[Rays]:
     return [part.reshape(*part.shape[:2], depth, -1, numbers) for part in parts]
 
 
-def _play(players: Sequence[Opponent | None], games: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Plays games side by side; returns their outcomes for the first player, in the blue seat, and their steps."""
-    world = SOCCER_TWOS.make_world("sim", games, seed, {})
-    bots = tuple(WORLD_BOT if player is None else None for player in players)
-    world.reset(options=[{"bots": bots, "seed": seed + game} for game in range(games)])
-    acting = {seat: player for seat, player in enumerate(players) if player is not None}
-    states = {seat: player.initial_state(range(seat, 2 * games, 2)) for seat, player in acting.items()}
-    starts, running = np.ones(games, np.bool_), np.arange(games)
-    while running.size and world.ticks.max() < MAX_STEPS // STEPS_PER_DECISION:
-        actions = np.zeros((len(running), NUM_SEATS, world.contract.num_heads), np.int64)
-        for seat, player in acting.items():
-            seen = world.obs[running, seat]
-            seen = seen[:, None] if hasattr(player, "frame_ages") else seen
-            given = states[seat][running], starts[running], False, world.masks[running, seat]
-            actions[:, seat], states[seat][running] = player.predict(seen, *given)
-        world.step(actions, running)
-        starts[:] = False
-        running = running[world.outcome[running, 0] == int(Outcome.RUNNING)]
-    return world.outcome[:, 0].astype(np.int64), world.steps.copy()
-
-
-def play_case(case: str, fighter: Opponent, other: Opponent | None, games: int, seed: int) -> Row:
-    """Returns the row of a fighter that has each seat in half of the games; ``None``: whoever acts at random."""
-    player = AblatedOpponent(fighter, ABLATIONS[case])
-    as_blue, steps = _play([player, other], games - games // 2, seed)
-    as_purple, more = _play([other, player], games // 2, seed + games)
-    won = [int((as_blue == Outcome.WON).sum()), int((as_purple == Outcome.LOST).sum())]
-    still_open = int((as_blue == Outcome.RUNNING).sum() + (as_purple == Outcome.RUNNING).sum())
-    low, high = wilson_interval(sum(won), games)
+def play_case(case: str, fighter: Opponent, other: Opponent | str, games: int, seed: int) -> Row:
+    """Returns the row of a fighter that has each seat in half of the games; the other one may be the world's bot."""
+    played = play_games(SOCCER_TWOS, AblatedOpponent(fighter, ABLATIONS[case]), other, games, seed)
+    won = played.outcomes == Outcome.WON
+    low, high = wilson_interval(int(won.sum()), games)
+    as_blue, as_purple = (won[played.seats == seat] for seat in range(NUM_SEATS))
     return {
         "case": case,
         "games": games,
-        "won": sum(won),
-        "open": still_open,
-        "win_rate": sum(won) / games,
+        "won": int(won.sum()),
+        "open": int((played.outcomes == Outcome.RUNNING).sum()),
+        "win_rate": float(won.mean()),
         "low": low,
         "high": high,
-        "as_blue": won[0] / len(as_blue),
-        "as_purple": won[1] / max(len(as_purple), 1),
-        "steps": float(np.concatenate([steps, more]).mean()),
+        "as_blue": float(as_blue.mean()),
+        "as_purple": float(as_purple.sum()) / max(len(as_purple), 1),
+        "steps": float(played.world.steps.mean()),
     }
 
 
@@ -152,5 +129,5 @@ def bench_unity_soccer(
             raise ValueError(f"--against must be {WORLD_BOT}, a script or a file, got {against!r}")
     assert fighter is not None
     cases = [*ABLATIONS][: None if ablations else 1]
-    rows = [play_case(case, fighter, other, games, seed) for case in cases]
+    rows = [play_case(case, fighter, other or WORLD_BOT, games, seed) for case in cases]
     print_report("unity_soccer", rows, ("onnxruntime",), as_json)

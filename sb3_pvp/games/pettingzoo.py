@@ -1,10 +1,12 @@
-"""PettingZoo environments for two players as games; the contract is derived from the spaces."""
+"""PettingZoo environments for two players, or for a team alone, as games; the contract is derived from the spaces."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -15,6 +17,7 @@ from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.games.team_alone import TEAM_REPORT, TeamRewards, team_contract
 
 OBSERVATION, ACTION_MASK = "observation", "action_mask"
 #: In turn-based games the first choice of the first head, and all that a player may choose out of turn.
@@ -35,19 +38,46 @@ class PettingZooGame(Game):
     actions, and observations that can be flattened.
     """
 
+    report: ClassVar[Sequence[tuple[str, Any]]] = ()  #: Fields of its worlds' report.
+
     def __init__(self, make_env: Callable[[], Any], shuffle_agents: bool = True, privileged: bool = False) -> None:
         self.make_env, self.shuffle_agents = make_env, shuffle_agents
         env = make_env()
         try:
-            self.layout = _Layout(env, privileged)
+            self.layout = self._layout(env, privileged)
         finally:
             env.close()
         self.contract = self.layout.contract
         self.name = self.contract.name
 
+    def _layout(self, env: Any, privileged: bool) -> _Layout:
+        return _Layout(env, privileged)
+
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> PettingZooWorld:
         """See `sb3_pvp.game.Game.make_world`; ``params`` are the ``options`` of the environment's ``reset``."""
         return PettingZooWorld(self, num_fights, seed, params)
+
+
+class PettingZooTeam(PettingZooGame):
+    """A PettingZoo environment for a team alone, whose agents have the first seat; the other one is empty.
+
+    The reward is the sum of those of all agents, and a match with a positive sum is won. The team's match goes on, as
+    far as the environment does, when one of them is out of the game: it then sees zeros, and has one legal action.
+
+    Args:
+        make_env: returns a new ``ParallelEnv``, such as ``knights_archers_zombies_v11.parallel_env``. Its agents need
+            not be equal. With ``SubprocVecEnv`` it must be picklable.
+
+    Raises `ValueError` as `PettingZooGame` does, but for any number of agents.
+    """
+
+    rewards, report = TeamRewards(), TEAM_REPORT
+
+    def __init__(self, make_env: Callable[[], Any]) -> None:
+        super().__init__(partial(_TeamEnv, make_env), shuffle_agents=False)
+
+    def _layout(self, env: Any, privileged: bool) -> _Layout:
+        return _TeamLayout(env)
 
 
 class PettingZooWorld(ArrayWorld):
@@ -62,7 +92,7 @@ class PettingZooWorld(ArrayWorld):
     """
 
     def __init__(self, game: PettingZooGame, num_fights: int, seed: int, params: Mapping[str, Any]) -> None:
-        super().__init__(game.contract, num_fights, seed)
+        super().__init__(game.contract, num_fights, seed, game.report)
         self._shuffles, self._params = game.shuffle_agents, dict(params)
         self._matches = [_Match(game.make_env(), game.layout) for _ in range(num_fights)]
 
@@ -103,6 +133,8 @@ class PettingZooWorld(ArrayWorld):
         """Writes the observations, masks and outcome of a match into the arrays."""
         match = self._matches[fight]
         self.obs[fight], self.masks[fight] = match.turned(match.features), match.turned(match.masks)
+        if self.report.dtype.names:
+            self.report["reward"][fight] = match.turned(match.rewards)
         if match.is_over:
             self.end(fight, *match.turned(match.totals))
 
@@ -112,10 +144,10 @@ class _Match:
 
     def __init__(self, env: Any, layout: _Layout) -> None:
         self.env, self._layout = env, layout
-        #: By agent: observations, flat masks and sums of rewards.
+        #: By agent: observations, flat masks, rewards of the last move and their sums.
         self.features = np.zeros((NUM_SEATS, layout.contract.num_observations), np.float32)
         self.masks = np.zeros((NUM_SEATS, layout.contract.num_flat_actions), bool)
-        self.totals = np.zeros(NUM_SEATS)
+        self.rewards, self.totals = np.zeros(NUM_SEATS), np.zeros(NUM_SEATS)
         self.is_over = True  # for both as soon as for one
         #: Arguments of the last `begin` (seed, swapped, options), and the legal choices of both agents since.
         self.start: tuple[int, bool, dict[str, Any]] | None = None
@@ -124,7 +156,7 @@ class _Match:
     def begin(self, seed: int, swapped: bool, options: dict[str, Any]) -> None:
         """Starts a new match; ``swapped``: the first seat is the second agent."""
         self.start, self.moves = (seed, swapped, options), []
-        self.totals[:], self.is_over = 0.0, False
+        self.rewards[:], self.totals[:], self.is_over = 0.0, 0.0, False
         # `reset` of a ParallelEnv returns observations and infos, that of an AECEnv nothing.
         self._read(*(self.env.reset(seed=seed, options=options or None) or self._around()))
 
@@ -144,7 +176,8 @@ class _Match:
         else:
             observations, rewards, *endings, infos = env.step(actions)
             seen = observations, infos
-        self.totals += [float(rewards.get(agent, 0.0)) for agent in layout.agents]
+        self.rewards[:] = [float(rewards.get(agent, 0.0)) for agent in layout.agents]
+        self.totals += self.rewards
         self.is_over = any(any(ending.values()) for ending in endings)
         self._read(*seen)
 
@@ -225,6 +258,72 @@ class _Layout:
         if first != second:
             raise ValueError(f"both agents need the same {kind} space, but they have {first} and {second}")
         return first
+
+
+class _TeamLayout(_Layout):
+    """That of a `_TeamEnv`, whose observations have all that the contract of a team needs."""
+
+    def __init__(self, env: _TeamEnv) -> None:
+        super().__init__(env)
+        self.contract = env.contract
+
+    def features(self, observation: Any, agent: int, to_move: bool) -> NDArray[np.float32]:
+        return super().features(observation, agent, to_move)[:-1]
+
+
+class _TeamEnv:
+    """A ``ParallelEnv`` of a team as one of two agents: the team, which sees and does all, and nobody."""
+
+    possible_agents = TEAM, NOBODY = "team", "nobody"
+
+    def __init__(self, make_env: Callable[[], Any]) -> None:
+        self._env = env = make_env()
+        if hasattr(env, "agent_iter"):
+            raise ValueError(f"the agents of a team act at the same time: make a ParallelEnv, not {type(env).__name__}")
+        self.metadata = {"name": (getattr(env, "metadata", None) or {}).get("name", type(env).__name__)}
+        self._agents = {agent: _Layout(self._alone(agent)) for agent in env.possible_agents}
+        parts = {agent: layout.contract for agent, layout in self._agents.items()}
+        kinds = {(part.num_observations, part.head_sizes) for part in parts.values()}
+        moves = {agent: [range(size) for size in part.head_sizes] for agent, part in parts.items()}
+        seen = {agent: [each.id for each in part.observations[:-1]] for agent, part in parts.items()}
+        self.contract = team_contract(self.metadata["name"], moves, seen, shared=len(kinds) == 1)
+        self._idle = np.concatenate([layout.idle for layout in self._agents.values()])
+
+    def _alone(self, agent: str) -> SimpleNamespace:
+        spaces_of = {name: getattr(self._env, name) for name in ("observation_space", "action_space")}
+        return SimpleNamespace(possible_agents=[agent] * NUM_SEATS, metadata=self.metadata, **spaces_of)
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        seen = spaces.Box(-np.inf, np.inf, (self.contract.num_observations,), np.float32)
+        return spaces.Dict({OBSERVATION: seen, ACTION_MASK: spaces.MultiBinary(self.contract.num_flat_actions)})
+
+    def action_space(self, agent: str) -> spaces.MultiDiscrete:
+        return spaces.MultiDiscrete(list(self.contract.head_sizes))
+
+    def reset(self, seed: int, options: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self._seen(*self._env.reset(seed=seed, options=options)), {}
+
+    def step(self, actions: Mapping[str, NDArray[np.int64]]) -> tuple[dict[str, Any], ...]:
+        heads = (slice(*each.heads) for each in self.contract.agents)
+        chosen = {agent: actions[self.TEAM][part] for agent, part in zip(self._agents, heads, strict=True)}
+        acting = {agent: self._agents[agent].action(chosen[agent]) for agent in self._env.agents}
+        observations, rewards, _, _, infos = self._env.step(acting)
+        over = dict.fromkeys(self.possible_agents, not self._env.agents)
+        return self._seen(observations, infos), {self.TEAM: sum(rewards.values())}, over, {}, {}
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _seen(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> dict[str, Any]:
+        seen, mask = np.zeros(self.contract.num_observations, np.float32), self._idle.copy()
+        entries = zip(self.contract.agents, self.contract.agent_entries, strict=True)
+        for (agent, layout), (each, flat) in zip(self._agents.items(), entries, strict=True):
+            if agent in self._env.agents:
+                # What follows the features is 1: it is in the game.
+                seen[slice(*each.observations)] = layout.features(observations[agent], 1, True)
+                mask[flat] = layout.mask(observations[agent], infos.get(agent, {}))
+        nothing = {OBSERVATION: np.zeros_like(seen), ACTION_MASK: self._idle}
+        return {self.TEAM: {OBSERVATION: seen, ACTION_MASK: mask}, self.NOBODY: nothing}
 
 
 def _contract(name: str, sizes: list[int], num_features: int, in_turns: bool, hidden: bool) -> Contract:

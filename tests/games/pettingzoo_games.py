@@ -76,3 +76,45 @@ class Auction(ParallelEnv):  # type: ignore[type-arg]
             elif self.place_of_masks == "info":
                 infos[agent] = {"action_mask": tuple(parts)}
         return observations, infos
+
+
+class Relay(ParallelEnv):  # type: ignore[type-arg]
+    """A team alone: a runner, who chooses a lane and leaves, and a catcher, who sees more and has a mask.
+
+    The runner gets 1 and leaves in the first step. The catcher gets 2 for the lane of the runner; all is over after two
+    steps more.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "relay_v0"}
+
+    def __init__(self) -> None:
+        self.possible_agents = ["runner", "catcher"]
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(0, 10, (1,) if agent == "runner" else (2, 2), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3, start=5) if agent == "runner" else spaces.MultiDiscrete([3, 2])
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents, self.rounds = list(self.possible_agents), 0
+        self.lane = int(np.random.default_rng(seed).integers(3))
+        return self._observe()
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert set(actions) == set(self.agents)
+        self.rounds += 1
+        rewards = {"catcher": 2.0 * (int(actions["catcher"][0]) == self.lane)}
+        if "runner" in actions:
+            self.lane, rewards["runner"] = int(actions["runner"]) - 5, 1.0
+        over = {agent: agent == "runner" or self.rounds == 3 for agent in self.agents}
+        self.agents = [agent for agent in self.agents if not over[agent]]
+        return *self._observe()[:1], rewards, over, dict.fromkeys(over, False), self._observe()[1]
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _observe(self) -> Any:
+        seen = {"runner": np.array([7.0]), "catcher": np.array([[self.lane, 1], [self.rounds, 2]])}
+        masks = {"catcher": {"action_mask": (np.ones(3, np.int8), np.array([1, self.rounds > 0], np.int8))}}
+        return {agent: seen[agent] for agent in self.agents}, {agent: masks.get(agent, {}) for agent in self.agents}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,12 +11,10 @@ from stable_baselines3.common.env_checker import check_env
 
 import sb3_pvp  # noqa: F401
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.game import find_game
-from sb3_pvp.players.opponents import make_opponent
-from tests.paths import DATA
+from tests.games.soccer.golden import GAMES as RECORDED
+from tests.games.soccer.golden import course
 
 GAMES = ["SoccerTwos-v0", "StrikersVsGoalie-v0"]
-GOLDEN = DATA / "team-play" / "soccer-games.json"
 
 
 @pytest.mark.filterwarnings("ignore:.*unconventional shape")
@@ -57,32 +53,9 @@ def test_an_environment_resumes_exactly(name: str) -> None:
         assert np.array_equal(rewards, its_rewards) and np.array_equal(dones, its_dones)
 
 
-def course(match: dict[str, Any]) -> dict[str, Any]:
-    """Plays a match of two scripts; returns its outcome, and a hash of what everybody sees in each tick."""
-    game = find_game(match["game"])
-    world = game.make_world("sim", 1, match["seed"], match["params"])
-    world.reset()
-    players = [make_opponent(each, game.contract, game) for each in match["players"]]
-    states = [each.initial_state([match["seed"]]) for each in players if each is not None]
-    seen = []
-    while not world.outcome.any() and world.ticks[0] < match["ticks"]:
-        # In thousandths: the last digits may depend on the processor.
-        numbers = np.round(world.obs[0] * 1000.0).astype(np.int16)
-        seen.append(hashlib.blake2b(numbers.tobytes(), digest_size=4).hexdigest())
-        actions = []
-        for seat, each in enumerate(players):
-            assert each is not None
-            given = world.obs[:, seat], states[seat], np.zeros(1, bool), False, world.masks[:, seat]
-            action, following = each.predict(*given)
-            states[seat] = states[seat] if following is None else following
-            actions.append(action[0])
-        world.step(np.array([actions]))
-    return {"seen": seen, "outcome": world.outcome[0].tolist(), "steps": int(world.ticks[0])}  # type: ignore[index]
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_recorded_games_are_played_again(number: int) -> None:
-    match = json.loads(GOLDEN.read_text("utf-8"))[number]
+    match = json.loads(RECORDED.read_text("utf-8"))[number]
     found = course(match)
     first = next(
         (tick for tick, pair in enumerate(zip(found["seen"], match["seen"], strict=False)) if pair[0] != pair[1]), None

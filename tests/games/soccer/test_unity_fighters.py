@@ -62,7 +62,7 @@ def test_each_array_counts(name: str, network: Path, golden: Arrays) -> None:
 def test_it_beats_whoever_acts_at_random(network: Path) -> None:
     fighter = load_opponent(network)
     fighter.check(SOCCER_TWOS.contract)
-    rows = {case: play_case(case, fighter, None, 120, 0) for case in ("as it is", "turns mirrored")}
+    rows = {case: play_case(case, fighter, "baseline", 120, 0) for case in ("as it is", "turns mirrored")}
     assert rows["as it is"]["win_rate"] > 0.9
     assert rows["turns mirrored"]["win_rate"] < 0.75
 
