@@ -155,7 +155,7 @@ def check_actor(actor: own.AgentActor, observations: th.Tensor, taken: th.Tensor
     if actor.actions.continuous:
         close(means, of["actor/mu"])
         close(actor.log_std.exp().expand_as(means), of["actor/sigma"])
-    log_probs, entropies = actor.evaluate(observations[rows, agents], taken[rows, agents], masks)
+    log_probs, entropies = actor.evaluate(latent, taken[rows, agents], masks)
     close(log_probs, of["actor/log_probs_per_action_dim"])
     close(entropies, of["actor/entropy_sum"])
 
@@ -177,10 +177,10 @@ def returns_of(
 ) -> GroupRolloutBuffer:
     """Returns a buffer with one team that gets these rewards."""
     buffer = GroupRolloutBuffer(len(rewards), 1, 1, 1, AgentActions(1), gamma, gae_lambda)
-    nothing, nobody = np.zeros((1, 1, 1), np.float32), np.zeros((1, 1))
-    for step, (reward, value) in enumerate(zip(rewards, values, strict=True)):
-        first = np.array([step == 0])
-        buffer.add(nothing, nobody > 0, nothing, reward[None], first, value[None], nobody, nothing)
+    nothing = np.zeros((1, 1, 1), np.float32)
+    for step, reward in enumerate(rewards):
+        buffer.add(nothing, np.ones((1, 1), np.bool_), nothing, reward[None], np.array([step == 0]), nothing)
+    buffer.values[:, 0] = values
     buffer.compute_returns_and_advantage(np.array([last_value], np.float32), np.array([done]))
     return buffer
 
@@ -242,16 +242,19 @@ def check_episode(arrays: Arrays, block: str) -> None:
     seen, taken = of["obs"][:, None], of["act"][:, None].astype(np.float32)
     factors = float(arrays["P/cfg/gamma"]), float(arrays["P/cfg/lambd"])
     buffer = GroupRolloutBuffer(steps, 1, agents, seen.shape[-1], MOVES, *factors)
-    with th.no_grad():
-        values = networks.critic(tensor(seen[:, 0]), th.as_tensor(there[:, 0])).numpy()
-        for step in range(steps):
-            acting = th.as_tensor(there[step])
-            value, baselines = networks.critic.evaluate(tensor(seen[step]), tensor(taken[step]), acting)
-            group = of["group_reward_arriving_at_tick"][step + 1] + 0 * value.numpy()
-            buffer.add(
-                seen[step], there[step], taken[step], group, np.array([step == 0]), value.numpy(), baselines.numpy(),
-                of["old_log_probs"][None, step], agent_rewards=of["reward_arriving_at_tick"][None, step + 1],
-            )  # fmt: skip
+    for step in range(steps):
+        group = of["group_reward_arriving_at_tick"][step + 1]
+        buffer.add(
+            seen[step],
+            there[step],
+            taken[step],
+            group[None],
+            np.array([step == 0]),
+            of["old_log_probs"][None, step],
+            agent_rewards=of["reward_arriving_at_tick"][None, step + 1],
+        )
+    buffer.evaluate(networks.critic, 4)
+    values = networks.critic(tensor(seen[-1]), th.as_tensor(there[-1])).detach().numpy()
     buffer.compute_returns_and_advantage(values[-1:], np.array([not of["interrupted"]]))
     close(np.append(buffer.values[:, 0], values[-1]), of["joint/V"])
     close(buffer.rewards[:, 0], of["joint/team_reward"])
@@ -277,7 +280,9 @@ def check_update(arrays: Arrays, block: str) -> None:
     optimizer = make_optimizer(networks, now.pop("learning_rate"))
     intended = MapocaUpdate(networks, optimizer, **now)
     update = MapocaUpdate(networks, optimizer, **now, clip_value_loss=False)
-    log_probs, entropies = networks.actor.evaluate(samples.observations[:, 0], samples.actions[:, 0], th.ones(78, 8))
+    log_probs, entropies = networks.actor.evaluate(
+        networks.actor.body(samples.observations[:, 0]), samples.actions[:, 0], th.ones(len(samples), 8)
+    )
     values, baselines = networks.critic.evaluate(samples.observations, samples.actions, samples.present)
     for name, numbers in {"log_probs": log_probs, "value": values, "baseline": baselines[:, 0]}.items():
         close(numbers, of[f"new_{name}"])

@@ -60,7 +60,8 @@ def test_who_dies_is_paid_by_what_its_mates_reach_but_not_by_the_next_episode() 
         active = np.array([[True, step in (0, 3)]])
         alone = np.array([[-0.2 * (step == 0), 9.0 * (not active[0, 1])]], np.float32)  # the 9 come from nobody
         starts = np.array([step in (0, 3)])
-        buffer.add(nothing, active, nothing, zero + reward, starts, zero, baselines, nothing, agent_rewards=alone)
+        buffer.add(nothing, active, nothing, zero + reward, starts, nothing, agent_rewards=alone)
+    buffer.baselines[:] = baselines
     buffer.compute_returns_and_advantage(np.full(1, 100, np.float32), np.array([True]))
 
     assert buffer.full
@@ -73,8 +74,8 @@ def test_unfinished_episodes_go_on_from_the_value_of_what_comes_next() -> None:
     buffer = GroupRolloutBuffer(2, 2, 1, 1, COIN, gamma=0.5, gae_lambda=0.5)
     nothing, one = np.zeros((2, 1, 1), np.float32), np.ones(2, np.float32)
     for step in range(2):
-        active, baselines = np.ones((2, 1), np.bool_), np.zeros((2, 1), np.float32)
-        buffer.add(nothing, active, nothing, one, np.full(2, step == 0), one * 4, baselines, nothing)
+        buffer.add(nothing, np.ones((2, 1), np.bool_), nothing, one, np.full(2, step == 0), nothing)
+    buffer.values[:] = 4
     buffer.compute_returns_and_advantage(one * 8, np.array([False, True]))
 
     assert buffer.returns[1].tolist() == [1 + 0.5 * 8, 1]
@@ -85,7 +86,7 @@ def test_steps_in_which_nobody_acts_are_no_samples() -> None:
     buffer = GroupRolloutBuffer(1, 2, 2, 1, COIN)
     nothing, zero = np.full((2, 2, 1), np.nan, np.float32), np.zeros(2, np.float32)
     active = np.array([[False, False], [True, False]])
-    buffer.add(np.where(active[..., None], 0, nothing), active, nothing * 0, zero, zero > 0, zero, active * 0, nothing)
+    buffer.add(np.where(active[..., None], 0, nothing), active, nothing * 0, zero, zero > 0, nothing)
     buffer.compute_returns_and_advantage(zero, zero > 0)
 
     assert buffer.samples().present.tolist() == [[True, False]]
@@ -123,12 +124,12 @@ def test_illegal_choices_are_neither_made_nor_learned() -> None:
     th.manual_seed(0)
     actor = TeamNetworks(2, AgentActions(1, (3, 2)), 8, 1).actor
     masks = th.tensor([[True, False, True, False, True]] * 500)
-    actions = actor.sample(th.randn(500, 2), masks)
+    actions = actor.sample(actor.body(th.randn(500, 2)), masks)
 
     assert set(actions[:, 1].tolist()) == {0, 2} and set(actions[:, 2].tolist()) == {1}
     assert actions[:, 0].std() > 0.5
-    assert th.equal(*(actor.sample(th.ones(1, 2), masks[:1], deterministic=True) for _ in range(2)))
-    log_probs, _ = actor.evaluate(th.randn(500, 2), actions, masks)
+    assert th.equal(*(actor.sample(th.ones(1, 8), masks[:1], deterministic=True) for _ in range(2)))
+    log_probs, _ = actor.evaluate(actor.body(th.randn(500, 2)), actions, masks)
     log_probs.sum().backward()
     assert not actor.output.weight.grad[[2, 4, 5]].any() and actor.output.weight.grad[1].any()
 
@@ -149,6 +150,6 @@ def test_the_team_learns_which_choice_is_paid() -> None:
     update = MapocaUpdate(networks, make_optimizer(networks, 1e-2), 0.2, 0.0)
     terms = update.run(samples, n_epochs=20, batch_size=16)
 
-    _, logs = networks.actor(th.zeros(1, 1), th.ones(1, 2))
+    _, logs = networks.actor.decide(networks.actor.body(th.zeros(1, 1)), th.ones(1, 2))
     assert logs[0, 1] > log(0.55)  # the first agent's choice, and not the second one's
     assert terms["value_loss"] > 0

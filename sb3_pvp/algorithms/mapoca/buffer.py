@@ -11,7 +11,7 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions
+from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, TeamCritic
 
 Floats = NDArray[np.float32]
 Booleans = NDArray[np.bool_]
@@ -88,13 +88,11 @@ class GroupRolloutBuffer:
         actions: Floats,
         rewards: Floats,
         episode_starts: Booleans,
-        values: Floats,
-        baselines: Floats,
         log_probs: Floats,
         action_masks: Booleans | None = None,
         agent_rewards: Floats | None = None,
     ) -> None:
-        """Adds a step of all teams: what they saw and did, and what that was paid.
+        """Adds a step of all teams: what they saw and did, and what that was paid. `evaluate` adds values.
 
         Args:
             observations: of all agents ``(n_envs, agents, size)``; where one is absent, anything.
@@ -103,8 +101,6 @@ class GroupRolloutBuffer:
             rewards: of the whole team ``(n_envs,)``; after the last step of an episode that was cut off it includes
                 the discounted value of what came next, as in SB3.
             episode_starts: whether the step is the first of an episode ``(n_envs,)``.
-            values: V ``(n_envs,)``.
-            baselines: Q ``(n_envs, agents)``.
             log_probs: per dimension of the actions ``(n_envs, agents, action size)``.
             action_masks: after rules between heads ``(n_envs, agents, entries)``; by default all is legal.
             agent_rewards: of each agent alone ``(n_envs, agents)``; all of its team get them.
@@ -117,17 +113,33 @@ class GroupRolloutBuffer:
         self.active[step], self.log_probs[step] = active, log_probs
         own = 0 if agent_rewards is None else np.where(active, agent_rewards, 0).sum(-1)
         self.rewards[step] = rewards + own
-        self.episode_starts[step], self.values[step], self.baselines[step] = episode_starts, values, baselines
+        self.episode_starts[step] = episode_starts
         self.pos += 1
         self.full = self.pos == self.buffer_size
+
+    @th.no_grad()
+    def evaluate(self, critic: TeamCritic, rows_at_once: int) -> None:
+        """Fills in the values and baselines of all steps, by so many at once."""
+        values, baselines = self.values.reshape(-1), self.baselines.reshape(self.values.size, -1)  # views
+        for begin in range(0, len(values), rows_at_once):
+            rows = slice(begin, begin + rows_at_once)
+            parts = (
+                each.reshape(len(values), *each.shape[2:])[rows]
+                for each in (self.observations, self.actions, self.active)
+            )
+            value, baseline = critic.evaluate(*(th.as_tensor(part, device=self.device) for part in parts))
+            values[rows], baselines[rows] = value.cpu().numpy(), baseline.cpu().numpy()
 
     def compute_returns_and_advantage(self, last_values: Floats, dones: Booleans) -> None:
         """Computes λ-returns of the teams and advantages of the agents; given is what the last step led to."""
         goes_on = ~np.concatenate([self.episode_starts[1:], dones[None]])
-        next_values = np.concatenate([self.values[1:], last_values[None]]) * goes_on
+        next_values = np.concatenate([self.values[1:], last_values[None]])
+        # V of a team in which nobody is left is never learned: what follows stands in its place.
+        is_known = np.concatenate([self.active[1:].any(-1), np.ones((1, self.n_envs), np.bool_)])
         later = last_values
         for step in reversed(range(self.buffer_size)):
-            ahead = (1 - self.gae_lambda) * next_values[step] + self.gae_lambda * later * goes_on[step]
+            value = np.where(is_known[step], next_values[step], later)
+            ahead = ((1 - self.gae_lambda) * value + self.gae_lambda * later) * goes_on[step]
             self.returns[step] = later = self.rewards[step] + self.gamma * ahead
         # The baseline knows all but the agent's own action: what is left is what this action was worth.
         self.advantages[:] = self.returns[..., None] - self.baselines

@@ -73,15 +73,12 @@ class AgentActor(nn.Module):
         self.output.weight.data[: actions.continuous] *= 2
         self.log_std = nn.Parameter(th.zeros(actions.continuous))
 
-    def forward(self, observations: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    def decide(self, latent: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns means ``(..., continuous)`` and log-probabilities of all choices ``(..., entries of branches)``.
 
-        ``masks`` is bool ``(..., entries of branches)``; given conditional ones, rules between heads hold.
+        ``latent`` is what ``body`` returns for observations ``(..., size)``; ``masks`` are bool ``(..., entries of
+        branches)``. Given conditional ones, rules between heads hold.
         """
-        return self.decide(self.body(observations), masks)
-
-    def decide(self, latent: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """Does the same, given what ``body`` returns."""
         outputs, legal = self.output(latent), masks.to(latent.dtype)
         means, logits = outputs.tensor_split((self.actions.continuous,), -1)
         # The product first, as in the package: an illegal entry has no gradient.
@@ -90,9 +87,12 @@ class AgentActor(nn.Module):
         return means, th.cat(each, -1) if each else logits
 
     @th.no_grad()
-    def sample(self, observations: th.Tensor, masks: th.Tensor, deterministic: bool = False) -> th.Tensor:
-        """Returns actions ``(..., size)``, the most likely ones if ``deterministic``; without rules between heads."""
-        means, scores = self(observations, masks)
+    def sample(self, latent: th.Tensor, masks: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        """Returns actions ``(..., size)`` by what ``body`` returns, the most likely ones if ``deterministic``.
+
+        Rules between heads are the caller's.
+        """
+        means, scores = self.decide(latent, masks)
         if not deterministic:
             means = means + th.randn_like(means) * self.log_std.exp()
             # The largest of logarithms with Gumbel noise is a sample; one draw serves all branches.
@@ -100,12 +100,12 @@ class AgentActor(nn.Module):
         choices = [branch.argmax(-1, keepdim=True) for branch in self.actions.by_branch(scores)]
         return th.cat([means, *choices], -1)
 
-    def evaluate(self, observations: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    def evaluate(self, latent: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns log-probabilities per dimension of the action ``(..., size)`` and entropies ``(...)``.
 
         An entropy is the sum over branches plus the mean over continuous dimensions.
         """
-        means, logs = self(observations, masks)
+        means, logs = self.decide(latent, masks)
         numbers, choices = actions.tensor_split((self.actions.continuous,), -1)
         parts, entropy = [gaussian_log_prob(means, self.log_std, numbers)], means.new_zeros(means.shape[:-1])
         if self.actions.continuous:

@@ -82,7 +82,8 @@ class MapocaUpdate:
         observations, actions, masks, old_log_probs, advantages = (each[mask] for each in own)
         team = (values, batch.old_values, batch.returns)
         values, old_values, returns = (each[:, None].expand_as(mask)[mask] for each in team)
-        log_probs, entropies = self.networks.actor.evaluate(observations, actions, masks)
+        actor = self.networks.actor
+        log_probs, entropies = actor.evaluate(actor.body(observations), actions, masks)
         policy_loss = clipped_policy_loss(log_probs, old_log_probs, advantages, self.clip_range)
         value_loss = clipped_value_loss(
             values, old_values if self.clip_value_loss else returns, returns, self.clip_range
