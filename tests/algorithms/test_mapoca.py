@@ -130,8 +130,8 @@ def test_refusals() -> None:
     env = PvpVecEnv(2, game=CoinsForTwo, opponent="noop")
     for fault, arguments in {
         "equal multiples of 4": {"policy_kwargs": {"net_arch": [16, 8]}},
-        "MAPOCA has no actors yet": {"actors": 2},
-        "MAPOCA has no normalize_reward yet": {"normalize_reward": True},
+        "MAPOCA has no actors: leave it out": {"actors": 2},
+        "MAPOCA has no max_grad_norm: leave it out": {"max_grad_norm": 0.5},
         "unknown argument of MAPOCA": {"clip_loss": True},
     }.items():
         with pytest.raises(ValueError, match=fault):

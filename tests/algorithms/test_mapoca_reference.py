@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from math import sqrt
 from typing import Any
@@ -164,11 +165,12 @@ MOVES = AgentActions(branches=(3, 3, 2))  #: Of the teams whose trajectories and
 
 
 def at_start(arrays: Arrays) -> TeamNetworks:
-    """Returns the networks that played the trajectories, for teams of which three were seen at most."""
+    """Returns the networks that played the trajectories, after the largest team was seen."""
     assert arrays["P/cfg/branches"].tolist() == [*MOVES.branches]
     networks = loaded(within(arrays, "P/w0/"), MOVES, 2)
-    assert arrays["P/note_max_agents_during_joint"] == arrays["P/cfg/max_agents_after"] == 3
-    networks.critic.max_agents.fill_(3)
+    most = float(arrays["P/cfg/max_agents_after"])
+    assert arrays["P/note_max_agents_during_joint"] == most
+    networks.critic.max_agents.fill_(most)
     return networks
 
 
@@ -268,18 +270,13 @@ def check_update(arrays: Arrays, block: str) -> None:
     """One step of Adam, and three, on the rows of all trajectories."""
     of, given = within(arrays, "U/out/"), within(arrays, "U/in/")
     networks = loaded(within(arrays, "U/w1/"), MOVES, 2)
-    step = int(arrays["P/cfg/policy_step_after"])
-    initial = {"learning_rate": (2e-3, "lr"), "clip_range": (0.2, "epsilon"), "ent_coef": (0.02, "beta")}
-    now = {name: linear_decay(name, value, 1000)(step) for name, (value, _) in initial.items()}
-    for name, (_, theirs) in initial.items():
-        close(now[name], of[theirs], 1e-12)
     samples = rows_of(given)
     assert np.array_equal(given["old_value"], given["returns"]) != arrays["U/check/package_old_values_equal_returns"]
     close(samples.standardized().advantages[:, 0], of["normalized_advantage"])
 
-    optimizer = make_optimizer(networks, now.pop("learning_rate"))
-    intended = MapocaUpdate(networks, optimizer, **now)
-    update = MapocaUpdate(networks, optimizer, **now, clip_value_loss=False)
+    optimizer = make_optimizer(networks, float(of["lr"]))
+    intended = MapocaUpdate(networks, optimizer, float(of["epsilon"]), float(of["beta"]))
+    update = replace(intended, clip_value_loss=False)
     log_probs, entropies = networks.actor.evaluate(
         networks.actor.body(samples.observations[:, 0]), samples.actions[:, 0], th.ones(len(samples), 8)
     )
@@ -415,6 +412,7 @@ def check_gaussian(of: Tensors) -> None:
 
 def check_initial_weights(of: Tensors) -> None:
     """Counts, and deviations as far as so many samples tell them apart."""
+    th.manual_seed(0)
     square = "critic/network_body.linear_encoder.seq_layers.0.weight"
     networks = TeamNetworks(336, AgentActions(branches=(3, 3, 3)), round(sqrt(of[square][3] / 4)), 2)
     named = dict(networks.named_parameters())

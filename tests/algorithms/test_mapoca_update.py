@@ -82,6 +82,18 @@ def test_unfinished_episodes_go_on_from_the_value_of_what_comes_next() -> None:
     assert buffer.returns[0].tolist() == [1 + 0.5 * (0.5 * 4 + 0.5 * 5), 1 + 0.5 * (0.5 * 4 + 0.5 * 1)]
 
 
+def test_what_follows_stands_in_for_the_value_of_a_team_in_which_nobody_is_left() -> None:
+    buffer = GroupRolloutBuffer(3, 1, 1, 1, COIN, gamma=0.5, gae_lambda=0.0)
+    nothing, zero = np.zeros((1, 1, 1), np.float32), np.zeros(1, np.float32)
+    for step, reward in enumerate((0.0, 0.0, 8.0)):
+        active = np.array([[step == 0]])
+        buffer.add(nothing, active, nothing, zero + reward, np.array([step == 0]), nothing)
+    buffer.values[:] = 77
+    buffer.compute_returns_and_advantage(zero, np.array([True]))
+
+    assert buffer.returns[:, 0].tolist() == [2, 4, 8]
+
+
 def test_steps_in_which_nobody_acts_are_no_samples() -> None:
     buffer = GroupRolloutBuffer(1, 2, 2, 1, COIN)
     nothing, zero = np.full((2, 2, 1), np.nan, np.float32), np.zeros(2, np.float32)

@@ -28,6 +28,12 @@ from sb3_pvp.algorithms.ppo.update import record
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.features import ROWS_AT_ONCE
 
+#: Arguments of `PvpPPO` that would do nothing.
+_WITHOUT = (
+    *("actors", "clip_range_vf", "gradient_accumulation_steps", "max_grad_norm", "normalize_advantage", "precision"),
+    *("normalize_reward", "rollout_buffer_class", "rollout_buffer_kwargs", "synchronous", "target_kl"),
+)
+
 
 class MAPOCA(PvpPPO):
     """MA-POCA: agents of a team act alone, and learn from what the team reaches, also after their own end.
@@ -39,9 +45,9 @@ class MAPOCA(PvpPPO):
         policy: `MAPOCAPolicy`, or a subclass of it.
         env: a `sb3_pvp.envs.PvpVecEnv` of a game whose contract has agents.
         clip_value_loss: clip the loss of V, as that of the baseline; ml-agents means to, but does not.
-        kwargs: other arguments of `PvpPPO`, except those of actors, reward normalisation and precision.
+        kwargs: other arguments of `PvpPPO`, except those that have no effect here, such as ``max_grad_norm``.
 
-    Raises `ValueError` for an unknown argument, or a hyperparameter out of range.
+    Raises `ValueError` for an argument that it does not have, or a hyperparameter out of range.
     """
 
     policy: Any  #: A `MAPOCAPolicy`.
@@ -62,6 +68,8 @@ class MAPOCA(PvpPPO):
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
+        if without := [name for name in _WITHOUT if name in kwargs]:
+            raise ValueError(f"MAPOCA has no {without[0]}: leave it out")
         self.clip_value_loss = clip_value_loss
         given = {"learning_rate": learning_rate, "n_steps": n_steps, "batch_size": batch_size, "n_epochs": n_epochs}
         super().__init__(policy, env, **given, ent_coef=ent_coef, **kwargs, _init_setup_model=_init_setup_model)
@@ -76,8 +84,6 @@ class MAPOCA(PvpPPO):
         """Sets up a buffer for teams in place of SB3's."""
         if not issubclass(self.policy_class, MAPOCAPolicy):
             raise ValueError(f"MAPOCA needs MAPOCAPolicy, not {self.policy_class.__name__}")
-        if unsupported := [name for name in ("actors", "normalize_reward") if getattr(self, name)]:
-            raise ValueError(f"MAPOCA has no {unsupported[0]} yet: leave it out")
         super()._setup_model()
         self.rollout_buffer = self._new_buffer()
 
