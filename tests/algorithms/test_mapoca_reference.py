@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.mapoca import AgentActions, GroupRolloutBuffer, MapocaUpdate, TeamNetworks, TeamSamples
 from sb3_pvp.algorithms.mapoca import team_networks as own
-from sb3_pvp.algorithms.mapoca.team_update import (
-    make_optimizer,
-)
+from sb3_pvp.algorithms.mapoca.team_update import make_optimizer
 from tests.algorithms.mapoca_numbers import (
     FLOAT64,
     Arrays,
