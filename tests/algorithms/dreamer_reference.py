@@ -20,8 +20,6 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     BoundedNormal,
     Choices,
     Draws,
-    Signal,
-    encode_actions,
     latent_entropy,
     latent_kl,
     mixed_probs,
@@ -42,6 +40,7 @@ from sb3_pvp.algorithms.dreamer.losses import (
     dreamer_losses,
     lambda_returns,
 )
+from sb3_pvp.algorithms.dreamer.signals import Signal, encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent
 from tests.paths import DATA

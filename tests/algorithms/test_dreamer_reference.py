@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch as th
 
-from sb3_pvp.algorithms.dreamer.distributions import Draws, Signal, symexp_bins, two_hot, two_hot_mean
+from sb3_pvp.algorithms.dreamer.distributions import Draws, symexp_bins, two_hot, two_hot_mean
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, ReturnScale, Sequences, dreamer_losses, lambda_returns
+from sb3_pvp.algorithms.dreamer.signals import Signal
 from sb3_pvp.algorithms.dreamer.sizes import SIZES, ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent
 from tests.algorithms.dreamer_reference import (

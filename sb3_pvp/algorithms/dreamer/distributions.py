@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -168,34 +167,3 @@ class Draws:
     def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
         """Returns an action ``(…, size)`` for every key."""
         return {key: distribution.sample() for key, distribution in distributions.items()}
-
-
-# -- what observations and actions consist of
-
-
-@dataclass(frozen=True)
-class Signal:
-    """One key of an observation or an action: ``size`` numbers, or choices out of ``classes`` each, or an image.
-
-    ``image`` is height, width and channels of pixels in uint8.
-    """
-
-    size: int
-    classes: int = 0
-    image: tuple[int, int, int] | None = None
-
-    @property
-    def width(self) -> int:
-        """The number of inputs or outputs that a network has for it."""
-        return self.size * max(self.classes, 1)
-
-    def encode(self, values: th.Tensor) -> th.Tensor:
-        """Returns network inputs ``(…, width)`` of values ``(…, size)``; choice -1 stands for none, and is all 0."""
-        if not self.classes:
-            return values
-        return (values.unsqueeze(-1) == th.arange(self.classes, device=values.device)).flatten(-2)
-
-
-def encode_actions(signals: Mapping[str, Signal], actions: Mapping[str, th.Tensor]) -> th.Tensor:
-    """Returns network inputs ``(…, width)`` of an action, its keys sorted."""
-    return th.cat([signals[key].encode(actions[key]).float() for key in sorted(signals)], -1)

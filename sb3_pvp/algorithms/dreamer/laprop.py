@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any
 
 import torch as th
 from torch import nn
@@ -45,19 +45,12 @@ class LaProp(th.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "clip": clip, "warmup": warmup})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
     @th.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Makes one step along the gradients of the parameters."""
         squares = [self._step_group(group) for group in self.param_groups]
         count = sum(parameter.numel() for group in self.param_groups for parameter in group["params"])
         self.update_rms = (th.stack(squares).sum() / count).sqrt()
-        return None
 
     def _step_group(self, group: dict[str, Any]) -> th.Tensor:
         """Returns the sum of the squares of what was added to the parameters of this group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch as th
 from torch import nn
@@ -84,5 +85,4 @@ class NormedLayer(nn.Module):
 
 def multi_layer(inputs: int, units: int, layers: int) -> nn.Sequential:
     """Returns ``layers`` normed layers of ``units`` each."""
-    sizes = [inputs, *[units] * layers]
-    return nn.Sequential(*(NormedLayer(linear(sizes[i], sizes[i + 1])) for i in range(layers)))
+    return nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))

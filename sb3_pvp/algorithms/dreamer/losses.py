@@ -20,13 +20,13 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     ActionDistribution,
     Choices,
     Draws,
-    encode_actions,
     latent_entropy,
     latent_kl,
     mixed_probs,
     two_hot_loss,
     two_hot_mean,
 )
+from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Observed, Tensors
 
 
@@ -176,9 +176,8 @@ def model_losses(networks: DreamerNetworks, batch: Sequences, observed: Observed
     losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
     # The discount is part of it: in the model, an episode of 333 steps ends by chance.
     goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
-    losses["con"] = F.binary_cross_entropy_with_logits(
-        networks.goes_on(features).squeeze(-1), goes_on, reduction="none"
-    )  # fmt: skip
+    logits = networks.goes_on(features).squeeze(-1)
+    losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
     posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
     # Free below one nat each: the prior learns to expect, the posterior to be expected a little.
     losses["dyn"] = latent_kl(posterior.detach(), prior).clamp(min=settings.free_nats)
@@ -204,18 +203,11 @@ def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws)
 @th.no_grad()
 def judge(networks: DreamerNetworks, features: th.Tensor, settings: LossSettings) -> Judged:
     """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``."""
-    rewards = two_hot_mean(networks.reward(features))
-    goes_on = networks.goes_on(features).squeeze(-1).sigmoid()
-    values = networks.value(features)
-    return Judged(
-        rewards,
-        goes_on,
-        values,
-        two_hot_mean(networks.slow_critic(features)),
-        # How likely it is that the episode is still on.
-        goes_on.cumprod(1),
-        lambda_returns(rewards, goes_on, values, settings.gae_lambda),
-    )
+    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).sigmoid()
+    values, slow_values = networks.value(features), two_hot_mean(networks.slow_critic(features))
+    returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
+    # The weight is how likely it is that the episode is still on.
+    return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
 
 
 def lambda_returns(

@@ -101,7 +101,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         envs, rows = chosen.envs[:, None], self._rows_of(chosen, 0)
         records = {name: values[envs, rows] for name, values in self.records.items()}
         records["is_first"][:, 0] = True
-        records["is_last"][:, :-1] |= records["is_first"][:, 1:]
+        np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records
 
     def refresh(self, chosen: Chosen, latents: Mapping[str, NDArray[Any]]) -> None:

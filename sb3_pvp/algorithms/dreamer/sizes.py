@@ -34,10 +34,8 @@ class ModelSize:
 
     def __post_init__(self) -> None:
         if self.deter % self.blocks or self.deter % self.image_blocks:
-            raise ValueError(
-                f"deter must be a multiple of blocks and of image_blocks, got {self.deter} for {self.blocks} "
-                f"and {self.image_blocks}"
-            )
+            given = f"{self.deter} for {self.blocks} and {self.image_blocks}"
+            raise ValueError(f"deter must be a multiple of blocks and of image_blocks, got {given}")
 
     @property
     def features(self) -> int:
@@ -51,9 +49,7 @@ def _size_2024(width: int) -> ModelSize:
 
 def _size_2023(deter: int, units: int, layers: int, depth: int, latents: int = 32) -> ModelSize:
     """The widths of 2023 for the networks of 2024; all of its networks had the same number of layers."""
-    return ModelSize(
-        deter, units, units, latents, depth, latents, layers=layers, head_layers=layers, prior_layers=1
-    )  # fmt: skip
+    return ModelSize(deter, units, units, latents, depth, latents, layers=layers, head_layers=layers, prior_layers=1)
 
 
 SIZES: dict[str, ModelSize] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch as th
@@ -14,7 +15,6 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     BoundedNormal,
     Choices,
     Draws,
-    Signal,
     mixed_probs,
     straight_through,
     symlog,
@@ -28,6 +28,7 @@ from sb3_pvp.algorithms.dreamer.layers import (
     linear,
     multi_layer,
 )
+from sb3_pvp.algorithms.dreamer.signals import Signal
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 
 #: Channels of the four convolutions, as multiples of the depth; the decoder has them in the other order.
@@ -72,9 +73,8 @@ class WorldEncoder(nn.Module):
         if self.images:
             height, width, channels = whole_image(signals)
             depths = [channels, *(size.depth * multiple for multiple in CHANNELS)]
-            self.convolutions = nn.Sequential(
-                *(NormedLayer(convolution(depths[i], depths[i + 1]), pool=True) for i in range(len(CHANNELS)))
-            )
+            layers = (NormedLayer(convolution(*sides), pool=True) for sides in pairwise(depths))
+            self.convolutions = nn.Sequential(*layers)
             self.width += depths[-1] * (height // 16) * (width // 16)
 
     def forward(self, observations: Mapping[str, th.Tensor]) -> th.Tensor:
@@ -175,13 +175,10 @@ class WorldDecoder(nn.Module):
             pixels = self.lowest[0] * self.lowest[1] * depths[0]
             self.image_blocks = size.image_blocks
             self.from_deter = BlockLinear(size.deter, pixels, size.image_blocks)
-            self.from_stoch = nn.Sequential(
-                NormedLayer(linear(draws, 2 * size.units)), linear(2 * size.units, pixels)
-            )  # fmt: skip
+            hidden = 2 * size.units
+            self.from_stoch = nn.Sequential(NormedLayer(linear(draws, hidden)), linear(hidden, pixels))
             self.norm = RootMeanSquareNorm(depths[0])
-            self.convolutions = nn.ModuleList(
-                NormedLayer(convolution(depths[i], depths[i + 1])) for i in range(len(depths) - 1)
-            )
+            self.convolutions = nn.ModuleList(NormedLayer(convolution(*sides)) for sides in pairwise(depths))
             self.pixels = convolution(depths[-1], channels)
 
     def forward(self, states: Latent) -> Tensors:
@@ -201,9 +198,8 @@ class WorldDecoder(nn.Module):
 
     def _pixels(self, states: Latent) -> th.Tensor:
         batch, (height, width, channels) = states.deter.shape[:-1], self.lowest
-        of_deter = self.from_deter(states.deter).reshape(
-            -1, self.image_blocks, height, width, channels // self.image_blocks
-        )
+        blocks = self.image_blocks
+        of_deter = self.from_deter(states.deter).reshape(-1, blocks, height, width, channels // blocks)
         of_deter = of_deter.movedim(1, 3).flatten(3)
         of_stoch = self.from_stoch(states.stoch.flatten(-2)).reshape(-1, *self.lowest)
         x = F.silu(self.norm(of_deter + of_stoch)).movedim(-1, -3)
