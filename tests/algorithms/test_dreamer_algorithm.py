@@ -113,13 +113,13 @@ def test_other_spaces(id: str) -> None:
         {
             "image": spaces.Box(0, 255, (48, 48, 3), np.uint8),
             "many": spaces.MultiDiscrete([2, 5]),
-            "one": spaces.Discrete(3, start=-1),
+            "keys": spaces.Discrete(3, start=-1),
             "hidden": spaces.Box(-1, 1, (2, 2)),
         }
     )
     env: gym.Env[Any, Any] = Counting(space) if id == "Dict" else gym.make(id)
     size = ModelSize(deter=16, hidden=8, units=8, classes=4, depth=2, stoch=4, blocks=4, layers=1, bins=41)
-    kwargs = {"size": size, "mlp_keys": "many|one"} if id == "Dict" else {"size": size}
+    kwargs = {"size": size, "mlp_keys": "many|keys"} if id == "Dict" else {"size": size}
     model = DreamerV3(
         "MultiInputPolicy" if id == "Dict" else "MlpPolicy", env, batch_size=2, batch_length=4, train_ratio=2,
         buffer_size=100, imagined_steps=2, policy_kwargs=kwargs, device="cpu", seed=0,
@@ -127,8 +127,8 @@ def test_other_spaces(id: str) -> None:
     assert model.n_updates > 3
     signals = {"image": Signal(0, image=(48, 48, 3)), "many_0000": Signal(1, 2), "many_0001": Signal(1, 5)}
     if id == "Dict":
-        assert model.policy.observed.signals == {**signals, "one": Signal(1, 3)}
-        assert set(np.unique(model.replay_buffer.records["observation/one"])) == {0, 1, 2}
+        assert model.policy.observed.signals == {**signals, "keys": Signal(1, 3)}
+        assert set(np.unique(model.replay_buffer.records["observation/keys"])) == {0, 1, 2}
     else:
         action, _ = model.predict(np.zeros(3, np.float32))
         assert env.action_space.contains(action)

@@ -58,7 +58,8 @@ class DreamerPolicy(BasePolicy):
 
     def start(self, n: int) -> Carried:
         """Returns what ``n`` fighters remember before their first step."""
-        shapes = ((self.size.deter,), (self.size.stoch, self.size.classes), (self._action_width(),))
+        width = sum(signal.width for signal in self.actions.signals.values())
+        shapes = ((self.size.deter,), (self.size.stoch, self.size.classes), (width,))
         return Carried(*(th.zeros(n, *shape, device=self.device) for shape in shapes))
 
     @th.no_grad()
@@ -111,6 +112,3 @@ class DreamerPolicy(BasePolicy):
             observations, self.start(n), th.ones(n, dtype=th.bool, device=self.device), deterministic
         )
         return th.as_tensor(self.actions.to_env(actions))
-
-    def _action_width(self) -> int:
-        return sum(signal.width for signal in self.actions.signals.values())

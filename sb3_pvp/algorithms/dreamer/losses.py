@@ -204,7 +204,7 @@ def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws)
 def judge(networks: DreamerNetworks, features: th.Tensor, settings: LossSettings) -> Judged:
     """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``."""
     rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).sigmoid()
-    values, slow_values = networks.value(features), two_hot_mean(networks.slow_critic(features))
+    values, slow_values = two_hot_mean(networks.critic(features)), two_hot_mean(networks.slow_critic(features))
     returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
     # The weight is how likely it is that the episode is still on.
     return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)

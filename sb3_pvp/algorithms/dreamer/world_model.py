@@ -18,7 +18,6 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     mixed_probs,
     straight_through,
     symlog,
-    two_hot_mean,
 )
 from sb3_pvp.algorithms.dreamer.layers import (
     BlockLinear,
@@ -167,7 +166,7 @@ class WorldDecoder(nn.Module):
         draws = size.stoch * size.classes
         if self.vectors:
             self.mlp = multi_layer(draws + size.deter, size.units, size.layers)
-            self.heads = nn.ModuleDict({key: linear(size.units, signals[key].width) for key in self.vectors})
+            self.heads = nn.ModuleDict({of_key(key): linear(size.units, signals[key].width) for key in self.vectors})
         if self.images:
             height, width, channels = whole_image(signals)
             depths = [size.depth * multiple for multiple in reversed(CHANNELS)]
@@ -188,7 +187,7 @@ class WorldDecoder(nn.Module):
             # The original concatenates these two the other way round for all other heads.
             hidden = self.mlp(th.cat([states.stoch.flatten(-2), states.deter], -1))
             for key in self.vectors:
-                output, classes = self.heads[key](hidden), self.signals[key].classes
+                output, classes = self.heads[of_key(key)](hidden), self.signals[key].classes
                 predictions[key] = output.reshape(*output.shape[:-1], -1, classes) if classes else output
         if self.images:
             channels = [image[2] for key in self.images if (image := self.signals[key].image)]
@@ -243,21 +242,22 @@ class ActionHead(nn.Module):
         super().__init__()
         self.signals = signals
         self.mlp = multi_layer(size.features, size.units, size.layers)
-        numbers = [key for key in sorted(signals) if not signals[key].classes]
+        widths = {key: signal.width for key, signal in sorted(signals.items())}
+        numbers = [key for key in widths if not signals[key].classes]
         # Logits, or means; then the standard deviations of numbers.
-        self.outputs = nn.ModuleDict({key: linear(size.units, signals[key].width, 0.01) for key in sorted(signals)})
-        self.deviations = nn.ModuleDict({key: linear(size.units, signals[key].width, 0.01) for key in numbers})
+        self.outputs = nn.ModuleDict({of_key(key): linear(size.units, widths[key], 0.01) for key in widths})
+        self.deviations = nn.ModuleDict({of_key(key): linear(size.units, widths[key], 0.01) for key in numbers})
 
     def forward(self, features: th.Tensor) -> dict[str, ActionDistribution]:
         """Returns a distribution of actions ``(…, size)`` for each key."""
         hidden = self.mlp(features)
         distributions: dict[str, ActionDistribution] = {}
-        for key, layer in self.outputs.items():
-            output, classes = layer(hidden), self.signals[key].classes
+        for key in sorted(self.signals):
+            output, classes = self.outputs[of_key(key)](hidden), self.signals[key].classes
             if classes:
                 distributions[key] = Choices(output.reshape(*output.shape[:-1], -1, classes))
             else:
-                distributions[key] = BoundedNormal.of(output, self.deviations[key](hidden))
+                distributions[key] = BoundedNormal.of(output, self.deviations[of_key(key)](hidden))
         return distributions
 
 
@@ -281,14 +281,15 @@ class DreamerNetworks(nn.Module):
         """Returns the parameters that the optimiser changes."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
-    def value(self, features: th.Tensor) -> th.Tensor:
-        """Returns the critic's value ``(…)``."""
-        return two_hot_mean(self.critic(features))
-
     @th.no_grad()
     def follow(self, rate: float) -> None:
         """Moves the slow critic towards the critic."""
         th._foreach_lerp_([*self.slow_critic.parameters()], [*self.critic.parameters()], rate)
+
+
+def of_key(key: str) -> str:
+    """Returns the name of a key's layer: torch has names that layers cannot have, and none with dots."""
+    return f"of_{key.replace('.', ':')}"
 
 
 def split_keys(signals: Mapping[str, Signal]) -> tuple[list[str], list[str]]:
