@@ -16,6 +16,7 @@ from sb3_pvp.algorithms.dreamer.losses import LossSettings, ReturnScale, Sequenc
 from sb3_pvp.algorithms.dreamer.signals import Signal
 from sb3_pvp.algorithms.dreamer.sizes import SIZES, ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent
+from tests.algorithms.dreamer_formulas import is_input, recompute
 from tests.algorithms.dreamer_reference import (
     CASES,
     MODULES,
@@ -23,11 +24,9 @@ from tests.algorithms.dreamer_reference import (
     changed,
     differing,
     file_of,
-    is_input,
     our_layout,
     our_name,
     read_golden,
-    recompute,
 )
 
 PARTS = ("unit", *CASES)
