@@ -26,6 +26,7 @@ def made(folder: Path) -> Arena:
     return Arena.create(folder, Challenge(name="nh", game="NhEnv", scripts=("scripted", "noop", "fast"), **facts))
 
 
+@pytest.mark.slow
 def test_matches_on_a_cluster_are_those_of_one_machine(
     cluster: Any,  # noqa: F811
     tmp_path: Path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,13 +30,23 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     return printed.out
 
 
-@pytest.fixture
-def arena(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(ROOT)
-    folder = tmp_path / "duel"
+@pytest.fixture(scope="module")
+def new_arena(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An arena with three players that have not met."""
+    folder = tmp_path_factory.mktemp("made") / "duel"
     scripts = [each for n in (3, 6, 9) for each in ("--script", f"level-{n}")]
-    assert "then sb3-pvp arena add" in run(capsys, "init", folder, "--game", GAME, "--fights", 4, *scripts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        with pytest.raises(SystemExit) as exit_info:
+            main(["arena", "init", str(folder), "--game", GAME, "--fights", "4", *scripts])
+    assert exit_info.value.code == 0
     return folder
+
+
+@pytest.fixture
+def arena(new_arena: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ROOT)
+    return shutil.copytree(new_arena, tmp_path / "duel")
 
 
 def test_a_life_of_an_arena(arena: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

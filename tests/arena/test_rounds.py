@@ -105,7 +105,13 @@ MALICE = {
 }
 
 
-@pytest.mark.parametrize("name", MALICE)
+#: The others are slow only because each takes a process of its own.
+_QUICK = ("endless", "nan", "exit", "slow")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in _QUICK else pytest.mark.slow) for each in MALICE]
+)
 def test_a_hostile_player_loses_with_its_cause_and_the_others_go_on(name: str, tmp_path: Path) -> None:
     decision = {"seconds": 0.05, "strikes": 3} if name == "slow" else {}
     made = make(tmp_path / "arena", (*GOOD[:3], name), decision=decision, fights_per_match=2)

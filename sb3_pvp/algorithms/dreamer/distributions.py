@@ -1,0 +1,169 @@
+"""What the networks of DreamerV3 predict: two-hot numbers, classes, bounded normals (dreamer.md §4.1, §5.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch as th
+from torch.nn import functional as F
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+#: The share of the uniform distribution in that of a latent: its logarithm stays bounded.
+UNIMIX = 0.01
+
+
+def symlog(x: th.Tensor) -> th.Tensor:
+    """Returns ``sign(x) log(1 + |x|)``."""
+    return x.sign() * x.abs().log1p()
+
+
+def symexp(x: th.Tensor) -> th.Tensor:
+    """Returns the inverse of `symlog`."""
+    return x.sign() * x.abs().expm1()
+
+
+# -- numbers as weights of bins
+
+
+@lru_cache
+def symexp_bins(count: int, like: th.dtype = th.float32, device: th.device | None = None) -> th.Tensor:
+    """Returns ``count`` bins ``(count,)``, dense around 0 and out to ±4.85e8; an even number has two bins at 0."""
+    half = symexp(th.linspace(-20, 0, (count + 1) // 2, dtype=th.float64)).float().to(like)
+    return th.cat([half, -half.flip(0)[count % 2 :]]).to(device)
+
+
+def two_hot(target: th.Tensor, bins: th.Tensor) -> th.Tensor:
+    """Returns weights ``(…, bins)`` of the two bins around each target whose weighted sum is the target.
+
+    A target outside of all bins is that of the outermost one.
+    """
+    target = target.unsqueeze(-1)
+    below = ((bins <= target).sum(-1) - 1).clamp(min=0)
+    above = (len(bins) - (bins > target).sum(-1)).clamp(max=len(bins) - 1)
+    to_below = (bins[below] - target.squeeze(-1)).abs()
+    to_above = (bins[above] - target.squeeze(-1)).abs()
+    # Outside of all bins, the two are one; then any distances do, so long as they are equal.
+    same = below == above
+    to_below, to_above = th.where(same, 1.0, to_below), th.where(same, 1.0, to_above)
+    weight_above = (to_below / (to_below + to_above)).unsqueeze(-1)
+    one_below, one_above = F.one_hot(below, len(bins)), F.one_hot(above, len(bins))
+    return one_below * (1 - weight_above) + one_above * weight_above
+
+
+def two_hot_loss(logits: th.Tensor, target: th.Tensor) -> th.Tensor:
+    """Returns the cross-entropy ``(…)`` of logits ``(…, bins)`` to targets ``(…)``, numbers of any size."""
+    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
+    return -(two_hot(target.detach(), bins) * logits.log_softmax(-1)).sum(-1)
+
+
+def two_hot_mean(logits: th.Tensor) -> th.Tensor:
+    """Returns the expected number ``(…)`` of logits ``(…, bins)``."""
+    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
+    weighted = logits.softmax(-1) * bins
+    # Bins of opposite signs are added first: equal weights then give exactly 0, not rounding errors of 4.85e8.
+    half = len(bins) // 2
+    pairs = weighted[..., :half] + weighted[..., -half:].flip(-1)
+    # From the small ones in the middle outwards.
+    return weighted[..., half : len(bins) - half].sum(-1) + pairs.flip(-1).sum(-1)
+
+
+# -- latents
+
+
+def mixed_probs(logits: th.Tensor) -> th.Tensor:
+    """Returns the probabilities of a latent ``(…, classes)``: softmax with one percent of the uniform distribution."""
+    return (1 - UNIMIX) * logits.softmax(-1) + UNIMIX / logits.shape[-1]
+
+
+def straight_through(one_hot: th.Tensor, probs: th.Tensor) -> th.Tensor:
+    """Returns ``one_hot`` with the gradient of the probabilities that it was drawn from."""
+    return one_hot + probs - probs.detach()
+
+
+def latent_entropy(probs: th.Tensor) -> th.Tensor:
+    """Returns the entropy ``(…)`` of latents ``(…, stoch, classes)``, in nats."""
+    return -(probs * probs.log()).sum((-2, -1))
+
+
+def latent_kl(probs: th.Tensor, others: th.Tensor) -> th.Tensor:
+    """Returns KL(probs || others) ``(…)`` of latents ``(…, stoch, classes)``, in nats, summed over them."""
+    return (probs * (probs.log() - others.log())).sum((-2, -1))
+
+
+# -- actions
+
+
+class Choices(NamedTuple):
+    """Independent choices out of classes, by logits ``(…, size, classes)``."""
+
+    logits: th.Tensor
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        """Returns the log-probability ``(…)`` of class numbers ``(…, size)``, summed over the choices."""
+        chosen = self.logits.log_softmax(-1).gather(-1, actions.long().unsqueeze(-1))
+        return chosen.squeeze(-1).sum(-1)
+
+    def entropy(self) -> th.Tensor:
+        """Returns the entropy ``(…)`` in nats, summed over the choices."""
+        log_probs = self.logits.log_softmax(-1)
+        return -(log_probs.exp() * log_probs).sum((-2, -1))
+
+    def sample(self) -> th.Tensor:
+        """Returns class numbers ``(…, size)``."""
+        return draw(self.logits.softmax(-1))
+
+    def mode(self) -> th.Tensor:
+        """Returns the likeliest class numbers ``(…, size)``."""
+        return self.logits.argmax(-1)
+
+
+class BoundedNormal(NamedTuple):
+    """Independent normal numbers whose means are in [-1, 1] and standard deviations in [0.1, 1], ``(…, size)``."""
+
+    mean: th.Tensor
+    std: th.Tensor
+
+    @classmethod
+    def of(cls, raw_mean: th.Tensor, raw_std: th.Tensor) -> BoundedNormal:
+        """Returns the distribution of a network's two outputs."""
+        return cls(raw_mean.tanh(), 0.1 + 0.9 * (raw_std + 2.0).sigmoid())
+
+    def log_prob(self, actions: th.Tensor) -> th.Tensor:
+        """Returns the log-density ``(…)`` of numbers ``(…, size)``; they may be outside of [-1, 1]."""
+        return (-((actions - self.mean) / self.std).square() / 2 - self.std.log() - LOG_SQRT_2PI).sum(-1)
+
+    def entropy(self) -> th.Tensor:
+        """Returns the entropy ``(…)`` in nats."""
+        return (0.5 + LOG_SQRT_2PI + self.std.log()).sum(-1)
+
+    def sample(self) -> th.Tensor:
+        """Returns numbers ``(…, size)``, neither squashed nor clipped."""
+        return self.mean + self.std * th.randn_like(self.mean)
+
+    def mode(self) -> th.Tensor:
+        """Returns the means ``(…, size)``."""
+        return self.mean
+
+
+ActionDistribution = Choices | BoundedNormal
+
+
+def draw(probs: th.Tensor) -> th.Tensor:
+    """Returns class numbers ``(…)`` drawn by probabilities ``(…, classes)``."""
+    # The first of exponential clocks with these rates; several times as fast as `th.multinomial`.
+    return (probs / th.empty_like(probs).exponential_()).argmax(-1)
+
+
+class Draws:
+    """Where the learner's random choices come from; a test replaces it by choices that were recorded."""
+
+    def latent(self, probs: th.Tensor) -> th.Tensor:
+        """Returns one-hot latents drawn by their probabilities ``(…, stoch, classes)``."""
+        return F.one_hot(draw(probs), probs.shape[-1]).to(probs.dtype)
+
+    def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
+        """Returns an action ``(…, size)`` for every key."""
+        return {key: distribution.sample() for key, distribution in distributions.items()}

@@ -1,0 +1,88 @@
+"""Layers of DreamerV3: linear in blocks, root-mean-square norms, and their initial weights (dreamer.md §5.3)."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import torch as th
+from torch import nn
+from torch.nn import functional as F
+
+
+def initialize(weight: th.Tensor, inputs: int, scale: float = 1.0) -> None:
+    """Draws a weight from a normal distribution cut at two standard deviations, with variance ``scale² / inputs``."""
+    # 1.1368 makes up for the variance that is cut off.
+    std = 1.1368 * math.sqrt(1 / inputs) * scale
+    if scale:
+        nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+    else:
+        nn.init.zeros_(weight)
+
+
+def linear(inputs: int, outputs: int, scale: float = 1.0) -> nn.Linear:
+    """Returns a linear layer whose bias is 0; with ``scale`` 0 its outputs start at 0."""
+    layer = nn.Linear(inputs, outputs)
+    initialize(layer.weight, inputs, scale)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def convolution(channels: int, outputs: int) -> nn.Conv2d:
+    """Returns a convolution of 5 x 5 pixels that keeps height and width."""
+    layer = nn.Conv2d(channels, outputs, 5, padding=2)
+    initialize(layer.weight, 25 * channels)
+    layer.bias.data.zero_()  # type: ignore[union-attr]  # it has one
+    return layer
+
+
+class BlockLinear(nn.Module):
+    """A linear layer in ``blocks`` groups: each part of the inputs gives the same part of the outputs."""
+
+    def __init__(self, inputs: int, outputs: int, blocks: int) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.weight = nn.Parameter(th.empty(blocks, inputs // blocks, outputs // blocks))
+        self.bias = nn.Parameter(th.zeros(outputs))
+        # The whole width counts as inputs, as in the original, not that of a block.
+        initialize(self.weight, inputs)
+
+    def forward(self, x: th.Tensor) -> th.Tensor:
+        """Returns ``(…, outputs)`` of ``(…, inputs)``."""
+        rows = x.reshape(-1, self.blocks, self.weight.shape[1])
+        outputs = th.bmm(rows.transpose(0, 1), self.weight).transpose(0, 1)
+        return outputs.reshape(*x.shape[:-1], -1) + self.bias
+
+
+class RootMeanSquareNorm(nn.RMSNorm):
+    """Divides by the root mean square of the last axis, or of the channels of ``(…, channels, height, width)``."""
+
+    def __init__(self, size: int, channels_first: bool = False) -> None:
+        super().__init__(size, eps=1e-4)
+        self.channels_first = channels_first
+
+    def forward(self, x: th.Tensor) -> th.Tensor:
+        """Returns the normalised tensor, times one learned number per element of that axis."""
+        if self.channels_first:
+            return super().forward(x.movedim(-3, -1)).movedim(-1, -3)
+        return super().forward(x)
+
+
+class NormedLayer(nn.Module):
+    """A linear layer or convolution, ``RMSNorm`` and ``SiLU``; ``pool`` halves height and width before the norm."""
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d | BlockLinear, pool: bool = False) -> None:
+        super().__init__()
+        self.layer = layer
+        self.pool = pool
+        self.norm = RootMeanSquareNorm(len(layer.bias), isinstance(layer, nn.Conv2d))  # type: ignore[arg-type]
+
+    def forward(self, x: th.Tensor) -> th.Tensor:
+        """Returns the layer's outputs."""
+        x = self.layer(x)
+        return F.silu(self.norm(F.max_pool2d(x, 2) if self.pool else x))
+
+
+def multi_layer(inputs: int, units: int, layers: int) -> nn.Sequential:
+    """Returns ``layers`` normed layers of ``units`` each."""
+    return nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))

@@ -1,0 +1,276 @@
+"""The losses of DreamerV3 on one batch of sequences, in the order of events (dreamer.md §4.1, §5.2).
+
+The model follows the sequences and learns to predict them; from every state that it came to, the actor plays a few
+steps in the model alone; the returns of these steps teach actor and critic, and the critic learns from the real
+rewards as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch as th
+from torch import nn
+from torch.nn import functional as F
+
+from sb3_pvp.algorithms.dreamer.distributions import (
+    ActionDistribution,
+    Choices,
+    Draws,
+    latent_entropy,
+    latent_kl,
+    mixed_probs,
+    two_hot_loss,
+    two_hot_mean,
+)
+from sb3_pvp.algorithms.dreamer.signals import encode_actions
+from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Observed, Tensors
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """What the losses depend on. ``scales`` weigh them; each key of an observation has scale 1.
+
+    ``imagined_steps`` are played from the last ``imag_last`` states of every sequence; 0: from all.
+    """
+
+    gamma: float = 1 - 1 / 333
+    gae_lambda: float = 0.95
+    ent_coef: float = 3e-4
+    imagined_steps: int = 15
+    imag_last: int = 0
+    free_nats: float = 1.0
+    slow_critic_coef: float = 1.0
+    scales: dict[str, float] = field(default_factory=lambda: {"rep": 0.1, "repval": 0.3})
+
+
+class Sequences(NamedTuple):
+    """A batch of replayed sequences; all tensors are ``(batch, time, …)``.
+
+    ``actions`` are those before each observation, as network inputs; ``rewards`` were received on arriving at it.
+    ``start`` is the state before the first step, ``(batch, …)``.
+    """
+
+    observations: Tensors
+    actions: th.Tensor
+    rewards: th.Tensor
+    is_first: th.Tensor
+    is_last: th.Tensor
+    is_terminal: th.Tensor
+    start: Latent
+
+
+class Imagined(NamedTuple):
+    """Steps played in the model from ``starts`` states: ``states`` and ``actions`` ``(starts, steps + 1, …)``.
+
+    The last action led nowhere. ``logits`` ``(starts, steps, stoch, classes)`` are those of the states after the first.
+    """
+
+    states: Latent
+    actions: Tensors
+    logits: th.Tensor
+
+
+class Judged(NamedTuple):
+    """What the heads say of imagined steps ``(starts, steps + 1)``; ``returns`` ``(starts, steps)``."""
+
+    rewards: th.Tensor
+    goes_on: th.Tensor
+    values: th.Tensor
+    slow_values: th.Tensor
+    weights: th.Tensor
+    returns: th.Tensor
+
+
+class ReturnScale(nn.Module):
+    """Running percentiles of returns: advantages are divided by how far apart they are, but not by less than 1."""
+
+    low: th.Tensor
+    high: th.Tensor
+
+    def __init__(self, rate: float = 0.01) -> None:
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("low", th.zeros(()))
+        self.register_buffer("high", th.zeros(()))
+
+    @th.no_grad()
+    def update(self, returns: th.Tensor) -> th.Tensor:
+        """Takes in the returns of a batch; returns the scale, which they are part of already."""
+        percentiles = th.quantile(
+            returns.flatten(), th.tensor([0.05, 0.95], dtype=returns.dtype, device=returns.device)
+        )
+        self.low.lerp_(percentiles[0], self.rate)
+        self.high.lerp_(percentiles[1], self.rate)
+        return (self.high - self.low).clamp(min=1)
+
+
+@dataclass
+class Losses:
+    """All losses of a batch ``(batch, time)``, what they were computed from, and figures for the log.
+
+    ``policy`` and ``value`` are those of all imagined steps ``(starts, steps)``.
+    """
+
+    parts: Tensors
+    observed: Observed
+    imagined: Imagined
+    judged: Judged
+    policy: th.Tensor
+    value: th.Tensor
+    replay_returns: th.Tensor
+    figures: Tensors
+
+    def total(self, scales: dict[str, float]) -> th.Tensor:
+        """Returns the sum of the means, weighted."""
+        return th.stack([scales.get(name, 1.0) * loss.mean() for name, loss in self.parts.items()]).sum()
+
+
+def dreamer_losses(
+    networks: DreamerNetworks, batch: Sequences, scale: ReturnScale, settings: LossSettings, draws: Draws
+) -> Losses:
+    """Returns all losses of a batch, with gradients; takes its imagined returns into ``scale``."""
+    # The model follows the sequences.
+    tokens = networks.encoder(batch.observations)
+    observed = networks.recurrent.observe(batch.start, tokens, batch.actions, batch.is_first, draws)
+    parts = model_losses(networks, batch, observed, settings)
+
+    # The actor plays on from where it came to; nothing of that teaches the model.
+    last = min(settings.imag_last or tokens.shape[1], tokens.shape[1])
+    starts = Latent(*(part[:, -last:].detach().flatten(0, 1) for part in observed.states))
+    imagined = imagine(networks, starts, settings.imagined_steps, draws)
+    features = imagined.states.features()
+    judged = judge(networks, features, settings)
+
+    # Actor and critic learn from the imagined returns.
+    advantages = (judged.returns - judged.values[:, :-1]) / scale.update(judged.returns)
+    weights = judged.weights[:, :-1]
+    distributions = networks.actor(features[:, :-1])
+    log_probs = sum(each.log_prob(imagined.actions[key][:, :-1]) for key, each in distributions.items())
+    entropies = {key: each.entropy() for key, each in distributions.items()}
+    policy = -weights * (log_probs * advantages + settings.ent_coef * sum(entropies.values()))
+    value = weights * value_loss(networks, features[:, :-1], judged.returns, judged.slow_values[:, :-1], settings)
+    parts["policy"], parts["value"] = (loss.mean(1).reshape(-1, last) for loss in (policy, value))
+
+    # The critic learns from the real rewards too; these features are not detached, so the model learns to see value.
+    seen = observed.states.features()[:, -last:]
+    after = judged.returns[:, 0].reshape(-1, last)
+    is_last, rewards, is_terminal = (each[:, -last:] for each in (batch.is_last, batch.rewards, batch.is_terminal))
+    live = (~is_terminal).to(rewards.dtype) * settings.gamma
+    returns = lambda_returns(rewards, live, after, settings.gae_lambda, is_last)
+    with th.no_grad():
+        slow_values = two_hot_mean(networks.slow_critic(seen))
+    ends = (~is_last[:, :-1]).to(rewards.dtype)
+    parts["repval"] = ends * value_loss(networks, seen[:, :-1], returns, slow_values[:, :-1], settings)
+    figures = loss_figures(parts, observed, judged, advantages, scale, distributions, entropies)
+    return Losses(parts, observed, imagined, judged, policy, value, returns, figures)
+
+
+def model_losses(networks: DreamerNetworks, batch: Sequences, observed: Observed, settings: LossSettings) -> Tensors:
+    """Returns what teaches the model: predictions of observation, reward and continuation, and both sides of the KL."""
+    losses = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
+    features = observed.states.features()
+    losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
+    # The discount is part of it: in the model, an episode of 333 steps ends by chance.
+    goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
+    logits = networks.goes_on(features).squeeze(-1)
+    losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
+    posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
+    # Free below one nat each: the prior learns to expect, the posterior to be expected a little.
+    losses["dyn"] = latent_kl(posterior.detach(), prior).clamp(min=settings.free_nats)
+    losses["rep"] = latent_kl(posterior, prior.detach()).clamp(min=settings.free_nats)
+    return losses
+
+
+@th.no_grad()
+def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> Imagined:
+    """Plays ``steps`` in the model, from states ``(starts, …)``."""
+    state, states, actions, logits = starts, [starts], [draws.actions(networks.actor(starts.features()))], []
+    for _ in range(steps):
+        deter = networks.recurrent.core(state, encode_actions(networks.actions, actions[-1]).to(state.deter.dtype))
+        logits.append(networks.recurrent.expected(deter))
+        state = Latent(deter, draws.latent(mixed_probs(logits[-1])))
+        states.append(state)
+        actions.append(draws.actions(networks.actor(state.features())))
+    deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
+    chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
+    return Imagined(Latent(deters, stochs), chosen, th.stack(logits, 1))
+
+
+@th.no_grad()
+def judge(networks: DreamerNetworks, features: th.Tensor, settings: LossSettings) -> Judged:
+    """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``."""
+    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).sigmoid()
+    values, slow_values = two_hot_mean(networks.critic(features)), two_hot_mean(networks.slow_critic(features))
+    returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
+    # The weight is how likely it is that the episode is still on.
+    return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
+
+
+def lambda_returns(
+    rewards: th.Tensor, live: th.Tensor, values: th.Tensor, gae_lambda: float, is_last: th.Tensor | None = None
+) -> th.Tensor:
+    """Returns λ-returns ``(batch, steps)`` of all steps but the last of ``(batch, steps + 1)``.
+
+    Everything of step ``t + 1`` belongs to the return of step ``t``: the reward, the discount ``live`` (0 after the
+    end), and the value there, which alone counts where the sequence of rewards breaks off (``is_last``).
+    """
+    mixed = th.full_like(rewards, gae_lambda)
+    if is_last is not None:
+        mixed = mixed * (~is_last).to(rewards.dtype)
+    # Without what comes later.
+    base = rewards + live * (1 - mixed) * values
+    returns = [values[:, -1]]
+    for t in range(rewards.shape[1] - 1, 0, -1):
+        returns.append(base[:, t] + live[:, t] * mixed[:, t] * returns[-1])
+    return th.stack(returns[:0:-1], 1)
+
+
+def value_loss(
+    networks: DreamerNetworks, features: th.Tensor, returns: th.Tensor, slow_values: th.Tensor, settings: LossSettings
+) -> th.Tensor:
+    """Returns the critic's loss ``(…)``: towards the returns, and not far from the slow critic."""
+    logits = networks.critic(features)
+    return two_hot_loss(logits, returns) + settings.slow_critic_coef * two_hot_loss(logits, slow_values)
+
+
+@th.no_grad()
+def loss_figures(
+    parts: Tensors,
+    observed: Observed,
+    judged: Judged,
+    advantages: th.Tensor,
+    scale: ReturnScale,
+    distributions: Mapping[str, ActionDistribution],
+    entropies: Tensors,
+) -> Tensors:
+    """Returns what is logged of a batch, scalars by the names of the original (dreamer.md §5.3, M11)."""
+    normed = (judged.returns - scale.low) / (scale.high - scale.low).clamp(min=1)
+    figures = {f"loss/{name}": loss.mean() for name, loss in parts.items()}
+    for key, entropy in entropies.items():
+        figures[f"ent/{key}"] = entropy.mean()
+        distribution = distributions[key]
+        if isinstance(distribution, Choices):
+            # As a share of what choosing at random would have.
+            size, classes = distribution.logits.shape[-2:]
+            figures[f"rand/{key}"] = entropy.mean() / (size * math.log(classes))
+    return figures | {
+        "dyn_ent": latent_entropy(mixed_probs(observed.prior)).mean(),
+        "rep_ent": latent_entropy(mixed_probs(observed.posterior)).mean(),
+        "adv": advantages.mean(),
+        "adv_std": advantages.std(correction=0),
+        "adv_mag": advantages.abs().mean(),
+        "rew": judged.rewards.mean(),
+        "con": judged.goes_on.mean(),
+        "val": judged.values.mean(),
+        "slowval": judged.slow_values.mean(),
+        "weight": judged.weights.mean(),
+        "tar": judged.returns.mean(),
+        "ret": normed.mean(),
+        "ret_min": normed.min(),
+        "ret_max": normed.max(),
+        "ret_rate": (normed.abs() >= 1).to(normed.dtype).mean(),
+    }

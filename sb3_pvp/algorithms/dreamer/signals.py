@@ -1,0 +1,140 @@
+"""What observations and actions are to the networks of DreamerV3, from their spaces (dreamer.md §5.2, A12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+from stable_baselines3.common.type_aliases import PyTorchObs
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One key of an observation or an action: ``size`` numbers, or choices out of ``classes`` each, or an image.
+
+    ``image`` is height, width and channels of pixels in uint8.
+    """
+
+    size: int
+    classes: int = 0
+    image: tuple[int, int, int] | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of inputs or outputs that a network has for it."""
+        return self.size * max(self.classes, 1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its values."""
+        return self.image or (self.size,)
+
+    @property
+    def dtype(self) -> type[Any]:
+        """The type that its values are stored in."""
+        return np.uint8 if self.image else np.int32 if self.classes else np.float32
+
+    def encode(self, values: th.Tensor) -> th.Tensor:
+        """Returns network inputs ``(…, width)`` of values ``(…, size)``; choice -1 stands for none, and is all 0."""
+        if not self.classes:
+            return values
+        return (values.unsqueeze(-1) == th.arange(self.classes, device=values.device)).flatten(-2)
+
+
+def encode_actions(signals: Mapping[str, Signal], actions: Mapping[str, th.Tensor]) -> th.Tensor:
+    """Returns network inputs ``(…, width)`` of an action, its keys sorted."""
+    return th.cat([signals[key].encode(actions[key]).float() for key in sorted(signals)], -1)
+
+
+def signals_of(space: spaces.Space[Any], name: str) -> dict[str, Signal]:
+    """Returns the signals of a space that is not a dictionary; raises `ValueError` for kinds that have none.
+
+    Choices out of different numbers of classes are signals of their own, in their order.
+    """
+    if isinstance(space, spaces.Box) and is_image_space(space):
+        shape = space.shape
+        first = is_image_space_channels_first(space)
+        return {name: Signal(0, image=(shape[1], shape[2], shape[0]) if first else (shape[0], shape[1], shape[2]))}
+    if isinstance(space, spaces.Box):
+        return {name: Signal(int(np.prod(space.shape)))}
+    if isinstance(space, spaces.Discrete):
+        return {name: Signal(1, int(space.n))}
+    if isinstance(space, spaces.MultiBinary):
+        return {name: Signal(int(np.prod(space.shape)), 2)}
+    if isinstance(space, spaces.MultiDiscrete):
+        counts = [int(count) for count in space.nvec.flatten()]
+        if len(set(counts)) == 1:
+            return {name: Signal(len(counts), counts[0])}
+        return {f"{name}_{i:04}": Signal(1, count) for i, count in enumerate(counts)}
+    raise ValueError(f"DreamerV3 does not support {name} in {space}: use Box, Discrete, MultiDiscrete or MultiBinary")
+
+
+class ObservedSignals:
+    """The signals of an observation space, without the vectors and images whose keys do not match.
+
+    ``mlp_keys`` and ``cnn_keys`` are regular expressions that the keys of a dictionary begin with. Raises
+    `ValueError` if nothing matches.
+    """
+
+    def __init__(self, space: spaces.Space[Any], mlp_keys: str = ".*", cnn_keys: str = ".*") -> None:
+        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {"observation": space}
+        self.signals: dict[str, Signal] = {}
+        self._origins: dict[str, tuple[str, int | None, Any]] = {}
+        for key, part in sorted(parts.items()):
+            of_key = signals_of(part, key)
+            if re.match(cnn_keys if is_image_space(part) else mlp_keys, key):
+                self.signals |= of_key
+                start = getattr(part, "start", 0)
+                for i, name in enumerate(of_key):
+                    self._origins[name] = (key, i if len(of_key) > 1 else None, start)
+        if not self.signals:
+            raise ValueError(
+                f"no key of the observation matches mlp_keys {mlp_keys!r} or cnn_keys {cnn_keys!r}: {', '.join(parts)}"
+            )
+        images = {key: part for key, part in parts.items() if isinstance(part, spaces.Box) and is_image_space(part)}
+        self._channels_first = {key for key, part in images.items() if is_image_space_channels_first(part)}
+
+    def tensors(self, observations: PyTorchObs) -> dict[str, th.Tensor]:
+        """Returns the values ``(n, size)`` or pixels ``(n, height, width, channels)`` of observations ``(n, …)``."""
+        values: dict[str, th.Tensor] = {}
+        for name, (key, column, start) in self._origins.items():
+            part = observations[key] if isinstance(observations, dict) else observations
+            if self.signals[name].image:
+                values[name] = part.movedim(1, -1) if key in self._channels_first else part
+                continue
+            flat = part.reshape(len(part), -1)
+            if self.signals[name].classes:
+                flat = flat.long() - th.as_tensor(start, device=flat.device).flatten()
+            else:
+                flat = flat.float()
+            values[name] = flat if column is None else flat[:, column : column + 1]
+        return values
+
+
+class ActionSignals:
+    """The signals of an action space: choices, or numbers in [-1, 1] that are mapped to its bounds."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.signals = signals_of(space, "action")
+
+    def to_env(self, actions: Mapping[str, th.Tensor]) -> NDArray[Any]:
+        """Returns actions for environments ``(n, …)`` of values ``(n, size)``."""
+        values = np.concatenate([actions[key].cpu().numpy() for key in sorted(self.signals)], -1)
+        shaped = values.reshape(len(values), *(self.space.shape or ()))
+        if not isinstance(self.space, spaces.Box):
+            return shaped + getattr(self.space, "start", 0)
+        # Where there are no bounds, numbers stay in [-1, 1].
+        bounded = np.isfinite(self.space.low) & np.isfinite(self.space.high)
+        low, high = np.where(bounded, self.space.low, -1), np.where(bounded, self.space.high, 1)
+        scaled: NDArray[Any] = low + (np.clip(shaped, -1, 1) + 1) / 2 * (high - low)
+        return scaled.astype(self.space.dtype)
