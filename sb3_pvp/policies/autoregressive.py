@@ -26,6 +26,7 @@ from sb3_pvp.policies.features import (
     OBSERVATION,
     NormalizedFeatures,
     complete_observation,
+    head_sizes_of,
     make_extractor,
 )
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
@@ -372,15 +373,6 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         if masks.numel() not in (flat, batch * flat):
             raise ValueError(f"action masks must have shape ({batch}, {flat}) or ({flat},), got {tuple(masks.shape)}")
         return masks.reshape(-1, flat).expand(batch, flat)
-
-
-def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
-    """Returns the number of sub-actions of each head; a Discrete space has one head."""
-    if isinstance(action_space, spaces.Discrete):
-        return (int(action_space.n),)
-    if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
-        return tuple(int(size) for size in action_space.nvec)
-    raise ValueError(f"the model has the action space {action_space}, but it must be Discrete or MultiDiscrete")
 
 
 def find_contract(

@@ -26,6 +26,15 @@ def part_of(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space.spaces.get(OBSERVATION, space) if isinstance(space, spaces.Dict) else space
 
 
+def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignore[type-arg]
+    """Returns the number of sub-actions of each head; a Discrete space has one head."""
+    if isinstance(action_space, spaces.Discrete):
+        return (int(action_space.n),)
+    if isinstance(action_space, spaces.MultiDiscrete) and action_space.nvec.ndim == 1:
+        return tuple(int(size) for size in action_space.nvec)
+    raise ValueError(f"the model has the action space {action_space}, but it must be Discrete or MultiDiscrete")
+
+
 def frames_of(space: spaces.Space[Any]) -> tuple[int, tuple[int, ...]]:
     """Returns the number of frames that an agent sees, and the shape of each.
 

@@ -7,11 +7,9 @@ that fighters which were trained there can play here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.game import Game, find_game
-from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.soccer import layout as layouts
 from sb3_pvp.games.soccer.params import SoccerParams
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
@@ -31,7 +29,7 @@ class SoccerGame(Game):
     params, rewards, max_episode_ticks = SoccerParams, SoccerRewards(), MAX_STEPS // STEPS_PER_DECISION
 
     def __init__(self, layout: layouts.Layout) -> None:
-        self.name, self.layout = layout.name, layout
+        self.name, self.layout, self.contract = layout.name, layout, layout.contract
         self.viewer, self.scripts = SoccerViewer(layout), scripts_of(layout)
 
     def __repr__(self) -> str:
@@ -39,11 +37,6 @@ class SoccerGame(Game):
 
     def __reduce__(self) -> Any:
         return find_game, (self.name,)
-
-    @cached_property
-    def contract(self) -> Contract:  # type: ignore[override]
-        """The observations and actions of a team."""
-        return self.layout.contract
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> SoccerWorld:
         """See `sb3_pvp.game.Game.make_world`."""

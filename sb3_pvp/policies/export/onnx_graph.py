@@ -21,9 +21,9 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.preprocessing import preprocess_obs
 from torch import nn
 
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy, head_sizes_of
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ELSEWHERE
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of, head_sizes_of
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import HeadTables
 

@@ -30,8 +30,8 @@ from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract, head_sizes_of
-from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures
+from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
 from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
@@ -313,6 +313,10 @@ class MaskablePPOFiles(Algorithm):
     """`MaskablePPO` and `PvpPPO` in the registry."""
 
     model_class = MaskablePPO
+
+    def recognises(self, source: ModelFile | BaseAlgorithm) -> bool:
+        """Implements `Algorithm.recognises`; of files, those of `PvpPPO`."""
+        return "description" in source.values if isinstance(source, ModelFile) else super().recognises(source)
 
     def load(self, file: ModelFile, device: str = "cpu") -> MaskablePPO:
         """Implements `Algorithm.load`; a predictor of outcomes in a fighter file comes with the model."""

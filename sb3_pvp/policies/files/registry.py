@@ -25,8 +25,7 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
-from sb3_pvp.policies.autoregressive import head_sizes_of
-from sb3_pvp.policies.features import frames_of, part_of
+from sb3_pvp.policies.features import frames_of, head_sizes_of, part_of
 from sb3_pvp.policies.files.reading import ModelFile, read, refuse_nan
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
@@ -196,8 +195,8 @@ def algorithm_of(source: ModelFile | BaseAlgorithm) -> Algorithm:
 
 @cache
 def own_algorithms() -> tuple[str, ...]:
-    """Returns the names of this package's algorithms."""
-    return tuple(name for name, point in installed(ENTRY_POINTS).items() if is_own(point))
+    """Returns the names of this package's algorithms, `DEFAULT` first."""
+    return tuple(sorted((n for n, point in installed(ENTRY_POINTS).items() if is_own(point)), key=DEFAULT.__ne__))
 
 
 def import_algorithms() -> None:

@@ -21,8 +21,7 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.autoregressive import head_sizes_of
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, head_sizes_of, part_of
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
