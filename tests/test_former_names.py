@@ -98,7 +98,6 @@ GONE = {
     "sb3_pvp.policies.onnx_heads",
     "sb3_pvp.policies.actors.sample_with_scores",
     "sb3_pvp.policies.fighter_files.read_sb3_zip",
-    "sb3_pvp.policies.kernels.observe_choices",
     "sb3_pvp.policies.model_files.PolicyFile",
     "sb3_pvp.ppo.actor_env.Draws",
     "sb3_pvp.policies.restricted_pickle.Name",

@@ -175,7 +175,11 @@ class AutoregressiveHeads(nn.Module):
 
     def observe(self, actions: th.Tensor) -> None:
         """Collects actions, int ``(batch, heads)``, for the next update of the statistics of choices."""
-        self.normalizer.observe(self.rules.one_hot(actions))
+        if not actions.is_cpu:
+            return self.normalizer.observe(self.rules.one_hot(actions))
+        from sb3_pvp.policies.kernels import observe_choices  # Numba takes long to import
+
+        observe_choices(actions.numpy(), self.rules.offsets.numpy(), self.normalizer.pending.numpy())
 
     def layers(self, head: int) -> list[LinearLayer]:
         """Returns copies of the linear layers of one head, as if it were a separate network.

@@ -93,7 +93,6 @@ def sample_head(
             if scores[row, entry] > highest:
                 best = entry
                 highest = scores[row, entry]
-        # Also if the rules have forbidden what the mask allows. One entry alone has the sum 1: nothing is drawn below.
         if highest == -np.inf:
             scores[row, start] = highest = np.float32(0.0)  # nothing is legal: the first entry is certain
         total = np.float32(0.0)
@@ -106,7 +105,6 @@ def sample_head(
             shares[entry] = share
             total += share
         chosen = best
-        # A head without a choice has exactly 1, as the share of the best is not computed: its log-probability is 0.
         if total > 1:
             rest = uniforms[row, head] * total
             if rest >= 0:
@@ -116,7 +114,6 @@ def sample_head(
                         rest -= shares[entry]
                         if rest < 0:
                             break
-            # The joint log-probability is the sum of those of the heads, each given the choices before it.
             log_probs[row] += scores[row, chosen] - highest - np.log(total)
         actions[row, head] = chosen - start
         # Rules and encodings only act on later heads; the earlier ones have chosen.
@@ -237,6 +234,17 @@ def observe(features: Floats, first: int, pending: NDArray[np.float64]) -> None:
             squares[column] += value * value
 
 
+@njit(cache=True, error_model="numpy")
+def observe_choices(actions: Ints, starts: Ints, pending: NDArray[np.float64]) -> None:
+    """Adds the one-hot encodings of actions ``(batch, heads)`` to ``pending``, as in `RunningNormalizer`."""
+    pending[0] += len(actions)
+    for row in range(len(actions)):
+        for head in range(actions.shape[1]):
+            entry = starts[head] + actions[row, head]
+            pending[1, entry] += 1.0
+            pending[2, entry] += 1.0
+
+
 class Conditionals(th.autograd.Function):
     """Log-probabilities and entropies ``(batch, heads)`` of given actions, and their gradients for the logits.
 
@@ -270,7 +278,6 @@ class HeadInputs(th.autograd.Function):
     the head,)``. Gradients flow to the trunk's output.
     """
 
-    # Only rows in which a head has a choice get inputs: elsewhere its logits change nothing, and have no gradient.
     # PyTorch's own gradient of indexing rows adds them one by one, each with an operator.
     @staticmethod
     def forward(
@@ -297,7 +304,6 @@ def legal_entries(
     """Does the same as `DependencyRules.legal`, whose tables are the other arguments."""
     batch, flat = masks.shape
     legal = np.empty((batch, flat), np.bool_)
-    # Most entries have no effect on any other: to know them saves a pass over all entries per head and row.
     matters, asking = np.zeros(flat, np.bool_), False
     for entry in range(flat):
         asking |= asks_any[entry]
@@ -317,7 +323,6 @@ def legal_entries(
         if asking:
             for entry in range(flat):
                 legal[row, entry] &= granted[entry]
-        # After all rules: what the fallback adds must not be forbidden by them again.
         for head in range(len(offsets) - 1):
             entry = offsets[head]
             while entry < offsets[head + 1] and not legal[row, entry]:
@@ -333,7 +338,6 @@ def choices(legal: Bools, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     batch, num_heads = len(legal), len(offsets) - 1
     rows, count = np.empty(batch, np.int64), 0
     has_choice, counts = np.empty((num_heads, batch), np.bool_), np.zeros(num_heads, np.int64)
-    # Two levels: the trunk runs on rows with any choice, and each head on its own among these.
     for row in range(batch):
         any_choice = False
         for head in range(num_heads):
@@ -373,7 +377,6 @@ def _conditionals(
                     number += 1
                     highest = max(highest, logits[row, entry])
             chosen = start + actions[row, head]
-            # Recorded actions may be illegal, as where masks were ignored: they cost ``least``, and have no gradient.
             log_prob = np.float32(0.0) if legal[row, chosen] else least
             if number > 1:
                 total = np.float32(0.0)
@@ -413,7 +416,6 @@ def _gradient(
         for head in range(num_heads):
             start, stop = offsets[head], offsets[head + 1]
             chosen, has_choice = start + actions[row, head], False
-            # Of log softmax: one-hot minus probabilities; of the entropy: -p (log p + entropy).
             # Dense, autograd finds it from `AutoregressiveHeads.reference`.
             of_log_prob = of_log_probs[row, head] if legal[row, chosen] else np.float32(0.0)
             of_entropy, entropy = of_entropies[row, head], entropies[row, head]
@@ -442,7 +444,6 @@ def _inputs(latent: Floats, extra: Floats, visible: Floats, rows: Ints) -> Float
 @njit(cache=True, error_model="numpy")
 def _add_rows(total: Floats, rows: Ints, values: Floats) -> None:
     """Adds the first columns of ``values (rows, at least columns)`` to the given rows of ``total (batch, columns)``."""
-    # In one pass: NumPy would gather the rows, add, and scatter them again.
     for index, row in enumerate(rows):
         for column in range(total.shape[1]):
             total[row, column] += values[index, column]
