@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import orjson
 import yaml
@@ -25,7 +25,8 @@ from sb3_pvp.players.opponents import opponent_names
 
 FILE = "challenge.yaml"  #: Its name in the folder of an arena.
 MOST_FIGHTS = 1000  #: In a match.
-SYSTEMS = ("elo", "elo_sequential", "openskill", "bradley_terry")  #: Of ratings.
+System = Literal["elo", "elo_sequential", "openskill", "bradley_terry"]  #: Of ratings.
+SYSTEMS: tuple[str, ...] = get_args(System)
 Kind = Literal["fighter", "onnx", "zip", "script"]  #: Of players: by the ending of their file, or the game's scripts.
 FIGHTER: Kind = "fighter"
 ONNX: Kind = "onnx"
@@ -70,7 +71,7 @@ class Rating(BaseModel):
     """What the table is ordered by; intervals are always those of Bradley-Terry."""
 
     model_config = _PLAIN
-    system: Literal["elo", "elo_sequential", "openskill", "bradley_terry"] = "elo"
+    system: System = "elo"
     k: Annotated[float, Field(gt=0, le=1000)] = 32.0  #: Of Elo: the most that a match changes.
     initial: Annotated[float, Field(ge=-10_000, le=10_000)] = 1200.0  #: Of Elo: of a new player.
 

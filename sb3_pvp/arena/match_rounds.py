@@ -15,6 +15,7 @@ from sb3_pvp.arena.pairing import Field, pairs_of_round
 from sb3_pvp.arena.playing import FightResult, MatchFight, Players, Workers, forfeit
 from sb3_pvp.arena.store import GONE, Entrant, QueuedMatch, Store
 from sb3_pvp.arena.table import matches_of, rated
+from sb3_pvp.game import as_other_sees
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
 from sb3_pvp.players.league.match_log import MatchDetails
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -172,7 +173,7 @@ def _records(
     records = []
     for fight, result in sorted(results, key=lambda each: each[0].number):
         seat = 0 if fight.first == a else 1
-        outcome = result.outcome if seat == 0 else TURNED.get(result.outcome, result.outcome)
+        outcome = result.outcome if seat == 0 else as_other_sees(result.outcome)
         own = {name: cause for name, cause in zip((fight.first, fight.second), result.faults, strict=True) if cause}
         cause, at_fault = None, None
         if outcome == "timeout":
@@ -202,9 +203,6 @@ def _records(
         )
         records.append(replace(record, details=details))
     return records
-
-
-TURNED = {"won": "lost", "lost": "won"}  #: Outcomes as the other seat sees them.
 
 
 def _fight_key(match: str, number: int) -> str:

@@ -13,14 +13,14 @@ import orjson
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import MOST_FIGHTS, SCRIPT
-from sb3_pvp.arena.match_rounds import TICK_LIMIT, TURNED, files_of
+from sb3_pvp.arena.match_rounds import TICK_LIMIT, files_of
 from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Outcome, World, game_reference
+from sb3_pvp.game import Outcome, World, as_other_sees, game_reference
 from sb3_pvp.matches.replay import recording
-from sb3_pvp.players.league import MatchRecord
+from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.opponents import WORLD_BOT
 
 
@@ -77,7 +77,7 @@ def recording_of(arena: Arena, key: str) -> recording.Recording:
     record = arena.log.fight(key)
     assert record.details is not None
     viewer = recording.viewer_of(arena.challenge.game)
-    seats = [record.player_a, record.player_b][:: 1 if record.details.seat == 0 else -1]
+    seats = _seats(record)
     entrants = {each.name: each for each in arena.players}
     players = [recording.RecordedPlayer(str(seat), _kind(entrants[str(seat)]), "") for seat in seats]
     moments, rules = list[recording.Moment](), _rules(arena, record)
@@ -93,13 +93,13 @@ def recording_of(arena: Arena, key: str) -> recording.Recording:
         )
         moments.append(recording.Moment(viewer.scene(world, 0, [each.name for each in players]), (one, two)))
         masks = world.masks[0].copy()
-    outcome = record.outcome if record.details.seat == 0 else TURNED.get(record.outcome, record.outcome)
+    outcome = record.outcome if record.details.seat == 0 else as_other_sees(record.outcome)
     reference = game_reference(arena.challenge.played)
     return recording.Recording(
         contract=contract.name,
         heads=recording.heads_of(contract),
         players=(players[0], players[1]),
-        outcomes=(outcome, TURNED.get(outcome, outcome)),
+        outcomes=(outcome, as_other_sees(outcome)),
         moments=tuple(moments),
         seed=record.seed,
         world="sim",
@@ -107,6 +107,12 @@ def recording_of(arena: Arena, key: str) -> recording.Recording:
         build=record.build,
         game=None if reference == contract.name else reference,
     )
+
+
+def _seats(record: MatchRecord) -> list[Player]:
+    """Returns the players of the first and the second seat."""
+    assert record.details is not None
+    return [record.player_a, record.player_b][:: 1 if record.details.seat == 0 else -1]
 
 
 def _kind(player: Entrant) -> Any:
@@ -126,7 +132,7 @@ def _worlds(arena: Arena, record: MatchRecord) -> Iterator[tuple[World, Digests]
     details, rules = record.details, _rules(arena, record)
     assert details is not None
     settings = FightSettings(game=arena.challenge.played, reset_params=rules["reset_params"])
-    second = str(record.player_b if details.seat == 0 else record.player_a)
+    second = str(_seats(record)[1])
     has_bot = {each.name: each.opponent for each in arena.players}.get(second) == WORLD_BOT
     with closing(settings.make_world(1)) as world:
         digests, row = Digests(world), np.array([0])
@@ -150,7 +156,7 @@ def _decided_again(arena: Arena, records: list[MatchRecord]) -> dict[str, float]
         assert details is not None
         if not details.actions:
             continue
-        seats = [str(record.player_a), str(record.player_b)][:: 1 if details.seat == 0 else -1]
+        seats = [*map(str, _seats(record))]
         fight = MatchFight(
             "again", number, seats[0], seats[1], int(record.seed or 0), b64encode(details.actions).decode()
         )

@@ -20,7 +20,7 @@ import orjson
 import psutil
 import sqlalchemy as sa
 
-from sb3_pvp.common.databases import connected, writing
+from sb3_pvp.common.databases import NUMBER, TEXT, connected, writing
 
 LEASE = 3600.0  #: Seconds after which a match is given to another arena, if the one that plays it says nothing.
 ACTIVE, REFUSED, GONE = "active", "refused", "gone"  #: States of players.
@@ -29,19 +29,17 @@ FILE = "arena.sqlite"
 _VERSION, _LOCK = 1, 0x73623371  #: The lock of writers in a database.
 
 _META = sa.MetaData()
-_TEXT: Any = {"type_": sa.Text, "nullable": False}
-_NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
-_FACTS = sa.Table("arena", _META, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", **_TEXT))
+_FACTS = sa.Table("arena", _META, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", **TEXT))
 _PLAYERS = sa.Table(
     "players",
     _META,
     sa.Column("name", sa.Text, primary_key=True),
     *(
-        sa.Column(name, **_TEXT)
+        sa.Column(name, **TEXT)
         for name in ("kind", "opponent", "version", "weights", "source", "owner", "state", "reason")
     ),
     sa.Column("admitted_at", sa.Double, nullable=False),
-    sa.Column("facts", **_TEXT),
+    sa.Column("facts", **TEXT),
 )
 _FILES = sa.Table(
     "files",
@@ -60,10 +58,10 @@ _QUEUE = sa.Table(
     "queue",
     _META,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("round", **_NUMBER),
-    *(sa.Column(name, **_TEXT) for name in ("player_a", "player_b")),
-    sa.Column("seed", **_NUMBER),
-    sa.Column("state", **_TEXT),
+    sa.Column("round", **NUMBER),
+    *(sa.Column(name, **TEXT) for name in ("player_a", "player_b")),
+    sa.Column("seed", **NUMBER),
+    sa.Column("state", **TEXT),
     sa.Column("worker", sa.Text),
     sa.Column("claimed_at", sa.Double),
     sa.Column("reason", sa.Text),

@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
+
+#: What most columns are, for `sqlalchemy.Column`: a text or an integer that is never missing.
+TEXT: Any = {"type_": sa.Text, "nullable": False}
+NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
 
 
 def is_database(path: str | Path) -> bool:

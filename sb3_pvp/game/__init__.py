@@ -38,6 +38,7 @@ from sb3_pvp.game.world import (
     Transition,
     World,
     WorldError,
+    as_other_sees,
 )
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "World",
     "WorldError",
     "WorldFactory",
+    "as_other_sees",
     "contract_of",
     "controls_of",
     "find_game",

@@ -30,6 +30,11 @@ class Outcome(IntEnum):
     DESYNC = 5  # agent and server are out of step, see `DesyncReason`
 
 
+def as_other_sees(outcome: str) -> str:
+    """Returns the name of an outcome, such as ``"won"``, as the other seat sees it."""
+    return {"won": "lost", "lost": "won"}.get(outcome, outcome)
+
+
 class DesyncReason(IntEnum):
     """The cause of an `Outcome.DESYNC`."""
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.game import as_other_sees
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, ReplyDecoder, View, meta_record
@@ -132,12 +133,11 @@ def _wire_fight(contract: Contract, agents: dict[str, list[_AgentFight]], number
     own, second = fights[number], str(fights[number].reset.get("target"))
     other = agents[second][number] if number < len(agents.get(second, ())) else None
     outcome = own.replies[-1].outcome.name.lower()
-    mirrored = {"won": "lost", "lost": "won"}.get(outcome, outcome)
     return WireFight(
         contract=contract,
         names=(first, second),
         kinds=("agent", "bot" if other is None else "agent"),
-        outcomes=(outcome, mirrored),
+        outcomes=(outcome, as_other_sees(outcome)),
         moments=tuple(_moments((first, second), contract, own, other)),
         reset_params=own.reset.get("resetParams"),
     )

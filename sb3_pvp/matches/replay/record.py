@@ -20,7 +20,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, Game, WorldFactory, find_game, game_reference
+from sb3_pvp.game import HOME_GAME, Game, WorldFactory, as_other_sees, find_game, game_reference
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players import opponents
@@ -79,7 +79,7 @@ def record_fight(
         contract=contract.name,
         heads=recording.heads_of(contract),
         players=(fighters[0].player, fighters[1].player),
-        outcomes=(outcome, {"won": "lost", "lost": "won"}.get(outcome, outcome)),
+        outcomes=(outcome, as_other_sees(outcome)),
         moments=tuple(map(recording.Moment, scenes, *pairs)),
         seed=seed,
         deterministic=deterministic,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from sb3_pvp.common.databases import connected, is_database, shown_address, writing
+from sb3_pvp.common.databases import NUMBER, TEXT, connected, is_database, shown_address, writing
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.players.league.players import Player
 
@@ -52,31 +52,29 @@ _PARTS = {
     for version, statements in ((1, _FIRST_VERSION), (2, (*_FIRST_VERSION, *_SECOND_VERSION)))
 }
 _META = sa.MetaData()
-_TEXT: Any = {"type_": sa.Text, "nullable": False}
-_NUMBER: Any = {"type_": sa.BigInteger, "nullable": False}
 _MATCHES = sa.Table(
     "matches",
     _META,
     sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("append_number", **_NUMBER),
-    sa.Column("key", **_TEXT, unique=True),
-    *(sa.Column(name, **_TEXT) for name in ("player_a", "player_b", "outcome")),
+    sa.Column("append_number", **NUMBER),
+    sa.Column("key", **TEXT, unique=True),
+    *(sa.Column(name, **TEXT) for name in ("player_a", "player_b", "outcome")),
     sa.Column("seed", sa.BigInteger),
     sa.Column("build", sa.Text),
-    *(sa.Column(name, **_NUMBER) for name in ("ticks", "counted")),
+    *(sa.Column(name, **NUMBER) for name in ("ticks", "counted")),
     sa.Column("finished_at", sa.Double, nullable=False),
 )
 _DETAILS = sa.Table(
     "details",
     _META,
     sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("match", **_TEXT),
-    sa.Column("round", **_NUMBER),
-    sa.Column("challenge", **_TEXT),
-    sa.Column("seat", **_NUMBER),
+    sa.Column("match", **TEXT),
+    sa.Column("round", **NUMBER),
+    sa.Column("challenge", **TEXT),
+    sa.Column("seat", **NUMBER),
     *(sa.Column(name, sa.Text) for name in ("cause", "at_fault")),
-    *(sa.Column(name, **_TEXT) for name in ("version_a", "version_b", "times_a", "times_b")),
-    sa.Column("digest", **_NUMBER),
+    *(sa.Column(name, **TEXT) for name in ("version_a", "version_b", "times_a", "times_b")),
+    sa.Column("digest", **NUMBER),
     sa.Column("actions", sa.LargeBinary, nullable=False),
 )
 _KEYS_AT_ONCE = 500  #: In one query; databases limit the number of parameters.
