@@ -93,8 +93,7 @@ def compare_players(arena: Arena, a: str, b: str, test: Sprt, max_pairs: int | N
             one, two = (record.score for record in records)
             yield one, two
 
-    step = max(16, 8 * arena.workers.size)
-    for result in run_sprt(test, play, step, max_pairs):
+    for result in run_sprt(test, play, max(16, 8 * arena.workers.size), max_pairs):
         figures = {**asdict(result), "elo": list(result.elo), "players": [a, b], "test": asdict(test), "series": series}
         file = arena.folder / "sprt" / f"{a}-{b}-{series}.json"
         file.parent.mkdir(exist_ok=True)

@@ -77,9 +77,8 @@ def recording_of(arena: Arena, key: str) -> recording.Recording:
     record = arena.log.fight(key)
     assert record.details is not None
     viewer = recording.viewer_of(arena.challenge.game)
-    seats = _seats(record)
     entrants = {each.name: each for each in arena.players}
-    players = [recording.RecordedPlayer(str(seat), _kind(entrants[str(seat)]), "") for seat in seats]
+    players = [recording.RecordedPlayer(str(seat), _kind(entrants[str(seat)]), "") for seat in _seats(record)]
     moments, rules = list[recording.Moment](), _rules(arena, record)
     contract = arena.challenge.played.contract
     actions, masks = unpacked(record.details.actions, contract.num_heads), np.empty((2, 0), bool)
@@ -156,10 +155,9 @@ def _decided_again(arena: Arena, records: list[MatchRecord]) -> dict[str, float]
         assert details is not None
         if not details.actions:
             continue
-        seats = [*map(str, _seats(record))]
-        fight = MatchFight(
-            "again", number, seats[0], seats[1], int(record.seed or 0), b64encode(details.actions).decode()
-        )
+        first, second = map(str, _seats(record))
+        actions = b64encode(details.actions).decode()
+        fight = MatchFight("again", number, first, second, int(record.seed or 0), actions)
         ((_, result),) = arena.workers.play_now(players, [fight])
         agreed[record.key] = result["agreement"]
     return agreed
