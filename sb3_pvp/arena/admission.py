@@ -109,7 +109,7 @@ def examine(
         Player.parse(candidate.name)
         report.checks.append(("file", f"{candidate.source}, {len(content):,} bytes, sha256 {version[:12]}"))
         if not candidate.trusted and candidate.kind not in SAFE_KINDS:
-            raise ValueError("an SB3 zip is unpickled, which runs code: send a .fighter file, see sb3-pvp export")
+            raise ValueError("an SB3 zip is unpickled, which runs code: sb3-pvp export it, or add it with --trusted")
         if not candidate.trusted and (lacking := missing_walls()):
             raise ValueError(f"files of strangers are not played here: {'; '.join(lacking)}")
         if candidate.path is not None:
