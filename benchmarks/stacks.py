@@ -38,11 +38,12 @@ BATCH_SIZE = 2048
 
 @dataclass(frozen=True)
 class Size:
-    """Number of environments, steps of each per rollout, and the seed of everything."""
+    """Number of environments, steps of each per rollout, the seed of everything, and where networks compute."""
 
     n_envs: int
     n_steps: int
     seed: int
+    device: str = "cpu"
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def make_model(stack: str, size: Size) -> MaskablePPO:
         "batch_size": BATCH_SIZE,
         "n_epochs": 1,
         "seed": size.seed,
-        "device": "cpu",
+        "device": size.device,
     }
     if stack == STOCK:
         env = DummyVecEnv([lambda: NhEnv(reset_params=RANDOMISED)] * size.n_envs)
@@ -127,6 +128,8 @@ def acting(name: str, policy: MaskableActorCriticPolicy | PlainLoop, batch: Samp
     def act() -> None:
         with th.no_grad():
             policy(batch.observations, action_masks=batch.action_masks)
+        if batch.returns.is_cuda:  # otherwise the work would only have been asked for
+            th.cuda.synchronize()
 
     return Case(f"acting: {name}", len(batch), len(batch), act, control and f"acting: {control}")
 

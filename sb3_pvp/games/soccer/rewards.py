@@ -13,24 +13,27 @@ from sb3_pvp.game.world import Transition
 
 
 class SoccerRewards(OutcomeRewards):
-    """What Unity's environment rewards, each term times a weight, which is 1 unless it is changed."""
+    """What Unity's environment rewards, each term times a weight: 1, and 0 for ``advance``, unless it is changed."""
 
     terms: ClassVar[Mapping[str, str]] = {
         "goal": "A goal for the team: 1 less the share of the time that has passed.",
         "goal_against": "A goal for the opponents: -1.",
         "touch": "0.2 times the parameter ball_touch for each time that an agent begins to touch the ball.",
         "existence": "-1 for strikers, +1 for a goalie, over the whole time.",
+        "advance": "How far the ball has come towards the other goal, in half pitches. Not Unity's: its weight is 0.",
     }
     tags: ClassVar[Mapping[str, str]] = {f"{name}_weight": name for name in terms}
 
     def __init__(self) -> None:
-        self._defaults = dict.fromkeys(self.terms, 1.0)
+        self._defaults = dict.fromkeys(self.terms, 1.0) | {"advance": 0.0}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the terms, float32 ``(terms, N)``."""
         report = transition.report
         goal = report["goal"]
         scored = np.where(goal > 0, np.float32(1.0) - report["elapsed"], np.float32(0.0))
-        terms = np.stack([scored, -(goal < 0).astype(np.float32), report["touches"], report["existence"]])
+        terms = np.stack(
+            [scored, -(goal < 0).astype(np.float32), report["touches"], report["existence"], report["advance"]]
+        )
         weighted: NDArray[np.float32] = (weights * terms).astype(np.float32, copy=False)
         return weighted

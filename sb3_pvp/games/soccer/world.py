@@ -16,6 +16,7 @@ from sb3_pvp.games.soccer.params import SoccerParams
 from sb3_pvp.games.soccer.physics import play
 from sb3_pvp.games.soccer.pitch import (
     FRAMES,
+    GOAL_LINE,
     GOALIE_X,
     LINE_Z,
     MAX_STEPS,
@@ -29,7 +30,7 @@ from sb3_pvp.games.soccer.pitch import (
 from sb3_pvp.games.soccer.rays import see
 
 #: What a seat's rewards are made of, see `sb3_pvp.games.soccer.rewards`.
-REPORT = [("goal", "i1"), ("elapsed", "f4"), ("touches", "f4"), ("existence", "f4")]
+REPORT = [("goal", "i1"), ("elapsed", "f4"), ("touches", "f4"), ("existence", "f4"), ("advance", "f4")]
 #: Reward of a touch, in units of the parameter ``ball_touch``.
 _TOUCH_REWARD = 0.2
 
@@ -99,15 +100,15 @@ class SoccerWorld(ArrayWorld):
             :, self._seats, self._roles
         ]
         state = self.places, self.speeds, self.yaws, self.kicks, self.touching, self.steps
-        before = self.steps[which]
+        before, ball = self.steps[which], self.places[which, -1, 0]
         play(which, *state, np.ascontiguousarray(moves), *self._speed_factors, self._always_kicks, self._solid,
              self.goals, self.touches)  # fmt: skip
         self.ticks[which] += 1
-        self._report(which, self.steps[which] - before)
+        self._report(which, self.steps[which] - before, self.places[which, -1, 0] - ball)
         self.look(which)
 
-    def _report(self, which: NDArray[np.int64], steps: NDArray[np.int64]) -> None:
-        """Writes outcomes, and what rewards are made of."""
+    def _report(self, which: NDArray[np.int64], steps: NDArray[np.int64], metres: NDArray[np.float64]) -> None:
+        """Writes outcomes, and what rewards are made of; ``metres`` is how far the ball has come along the pitch."""
         goals = self.goals[which]
         if not self.layout.shared:  # the strikers' own goal is behind a wall
             goals = np.maximum(goals, 0)
@@ -116,6 +117,7 @@ class SoccerWorld(ArrayWorld):
         report, touches = self.report, self.touches[which] * (_TOUCH_REWARD * self.ball_touch[which, None])
         report["goal"][which] = scored
         report["elapsed"][which] = (self.steps[which] / MAX_STEPS)[:, None]
+        report["advance"][which] = np.stack([metres, -metres], axis=1) / GOAL_LINE
         for seat in range(NUM_SEATS):
             own = self._seats == seat
             report["touches"][which, seat] = touches[:, own].sum(axis=1)

@@ -165,21 +165,32 @@ def test_a_goal_fires_once_and_ends_the_match() -> None:
         assert 1 <= world.steps[0] <= STEPS_PER_DECISION
         terms = world_rewards(world)
         elapsed = np.float32(world.steps[0] / 5000)
-        assert terms[:, 0 if side > 0 else 1].tolist() == [1 - elapsed, 0, 0, 0]
-        assert terms[:, 1 if side > 0 else 0].tolist() == [0, -1, 0, 0]
+        assert terms[:, 0 if side > 0 else 1].tolist() == [1 - elapsed, 0, 0, 0, 0]
+        assert terms[:, 1 if side > 0 else 0].tolist() == [0, -1, 0, 0, 0]
         before = world.places.copy()
         world.step(np.ones((1, 2, 6), np.int64))
         assert np.array_equal(world.places, before)
 
 
-def world_rewards(world: SoccerWorld, game: SoccerGame = SOCCER_TWOS) -> NDArray[np.float32]:
+def world_rewards(world: SoccerWorld, game: SoccerGame = SOCCER_TWOS, **weights: float) -> NDArray[np.float32]:
     """Returns the terms of both seats ``(terms, 2)``."""
     from sb3_pvp.game.world import Transition
 
     rewards, report = game.rewards, world.report[0]
     assert rewards is not None
     tick = Transition(report, report, np.ones(2, bool), world.outcome[0])
-    return rewards.compute(tick, rewards.at(rewards.weights(), 0))
+    return rewards.compute(tick, rewards.at(rewards.weights(weights), 0))
+
+
+def test_the_way_of_the_ball_is_rewarded_if_asked_for() -> None:
+    world = new_world()
+    before = world.places[0, 4, 0]
+    world.speeds[0, 4] = 3.0, 0.0
+    world.step(np.zeros((1, 2, 6), np.int64))
+    way = np.float32((world.places[0, 4, 0] - before) / GOAL_LINE)
+    assert way > 0.0
+    assert not world_rewards(world).any()
+    assert world_rewards(world, advance=2.0).tolist() == [[0, 0]] * 4 + [[2 * way, -2 * way]]
 
 
 def test_a_touch_is_rewarded_and_a_kick_only_when_contact_begins() -> None:
