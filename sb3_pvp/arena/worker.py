@@ -21,7 +21,7 @@ from sb3_pvp.policies.files.registry import import_algorithms
 from sb3_pvp.policies.files.shipped import shipped_names
 
 _challenge: Challenge
-_settings: FightSettings
+settings: FightSettings
 
 
 def prepare(setup: Mapping[str, Any]) -> None:
@@ -30,21 +30,21 @@ def prepare(setup: Mapping[str, Any]) -> None:
 
     import sb3_pvp.policies.kernels  # noqa: F401  (Numba looks for its cache, also if no fighter below fits)
 
-    global _challenge, _settings
+    global _challenge, settings
     torch.set_num_threads(1)
     with suppress(OSError):  # where the game may be, if a user has named a module; on another machine it is not there
         os.chdir(setup["folder"])
     # When a zip's policy gets its optimiser, torch makes this folder: one that is there needs no rights.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.gettempdir()
     _challenge = Challenge.model_validate(setup["challenge"])
-    _settings = _challenge.settings
+    settings = _challenge.settings
     import_algorithms()
     # Compiled code is kept in files, which cannot be written any more later.
-    fighters = [*shipped_names(_settings.game.name)[:1], "noop"]
+    fighters = [*shipped_names(settings.game.name)[:1], "noop"]
     pair = Player("a"), Player("b")
     with suppress(ValueError):  # a fighter that does not fit is none of the players
         choices = {player: OpponentChoice(fighter) for player, fighter in zip(pair, 2 * fighters, strict=False)}
-        short = FightSettings(game=_settings.game, reset_params=_settings.reset_params, max_episode_ticks=3)
+        short = FightSettings(game=settings.game, reset_params=settings.reset_params, max_episode_ticks=3)
         list(play_fights({number: PlannedFight(pair, number) for number in range(3)}, choices, short, 2))
 
 
@@ -61,7 +61,7 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
     for number, each in enumerate(job["players"]):
         mark(number)
         try:
-            choices[names[number]] = _loaded(each["opponent"], each["kind"])
+            choices[names[number]] = loaded(each["opponent"], each["kind"])
         except Exception as error:
             why = one_line(error).replace(each["opponent"], "it")
             yield {"player": number, "cause": f"cannot be loaded: {why:.300}"}
@@ -85,16 +85,16 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
     )
     if before := {n: b64decode(each["actions"]) for n, each in enumerate(played) if each["actions"]}:
         referee.repeat(before)
-    for number, result in play_fights(planned, choices, _settings, PARALLEL, referee):
+    for number, result in play_fights(planned, choices, settings, PARALLEL, referee):
         yield {**result, "fight": numbers[number], "actions": b64encode(result["actions"]).decode()}
 
 
-def _loaded(opponent: str, kind: str) -> OpponentChoice:
+def loaded(opponent: str, kind: str) -> OpponentChoice:
     """Returns a player as an opponent; raises whatever is wrong with its file."""
-    contract = _settings.world_contract
+    contract = settings.world_contract
     deterministic = _challenge.deterministic and kind != SCRIPT
     if kind == SCRIPT:
-        made = make_opponent(opponent, contract, _settings.game)
+        made = make_opponent(opponent, contract, settings.game)
         return OpponentChoice(opponent) if made is None else OpponentChoice(made, opponent, deterministic)
     loaded = load_opponent(opponent, safe=kind in SAFE_KINDS)
     loaded.check(contract)

@@ -96,26 +96,91 @@ def run_once(folder: Folder, jobs: Processes = None, distribute: Distribute = Fa
 
 @arena.command("serve")
 def serve(
-    folder: Folder,
+    folder: Annotated[Path | None, typer.Argument(help="Folder of the arena.", metavar="DIR")] = None,
     every: Annotated[str, typer.Option(help="Time between two rounds, such as 4h, 30m or 10s.")] = "4h",
     jobs: Processes = None,
     distribute: Distribute = False,
+    host: Annotated[str, typer.Option(help="Where the page listens; 0.0.0.0 is for everybody.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0: a free one.")] = 8400,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Only play rounds.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Make an arena of the fighters that ship, and watch one.")
+    ] = False,
+    game: GameName = None,
 ) -> None:
-    """Play a round every few hours, until the season is over."""
+    """Play a round every few hours, until the season is over, and serve the page: leaderboard, replays, live fights."""
+    from contextlib import ExitStack
+
     from sb3_pvp.arena.serve import parse_interval
     from sb3_pvp.arena.serve import serve as play_rounds
 
-    seconds, opened = parse_interval(every), _opened(folder, jobs, distribute)
+    if demo == (folder is not None):
+        raise Refusal("name the folder of an arena, or pass --demo without one")
+    seconds = parse_interval(every)
 
     def told(summary: RoundSummary | Exception | None) -> None:
         is_wrong = isinstance(summary, Exception)
         typer.echo(f"no round: {summary}" if is_wrong else _told(opened, summary), err=is_wrong)  # type: ignore[arg-type]
 
-    try:
+    with ExitStack() as stack:
+        if demo:
+            from sb3_pvp.arena.page.demo import make_demo
+
+            with progress("letting the fighters in"):
+                opened = stack.enter_context(make_demo(game, jobs))
+        else:
+            assert folder is not None
+            opened = _opened(folder, jobs, distribute)
+            stack.callback(opened.close)
+        if not no_page:
+            from sb3_pvp.arena.page.server import serving_page
+
+            address = stack.enter_context(serving_page(opened, host, port))
+            typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")
         with resumable("stopped; all matches that were over count, go on with"):
             play_rounds(opened, seconds, told)
-    finally:
-        opened.close()
+            if not no_page:
+                _wait_for_ever()
+
+
+def _wait_for_ever() -> None:
+    """Keeps the page of a season that is over."""
+    import time
+
+    while True:
+        time.sleep(3600)
+
+
+tokens = typer.Typer(help="Tokens of people who may send players to the page.")
+arena.add_typer(tokens, name="token")
+
+
+@tokens.command("add")
+def add_token(folder: Folder, owner: Annotated[str, typer.Argument(help="Who gets it.", metavar="NAME")]) -> None:
+    """Make a token, and print it: only its hash is kept. An old one of the same name is worth nothing any more."""
+    from sb3_pvp.arena.page import uploads
+
+    with refusals():
+        typer.echo(uploads.add_token(_opened(folder), owner))
+
+
+@tokens.command("remove")
+def remove_token(folder: Folder, owner: Annotated[str, typer.Argument(help="Whose it is.", metavar="NAME")]) -> None:
+    """Make a token worth nothing."""
+    from sb3_pvp.arena.page import uploads
+
+    with refusals():
+        uploads.remove_token(_opened(folder), owner)
+    typer.echo(f"{owner} has no token any more")
+
+
+@tokens.command("list")
+def list_tokens(folder: Folder, as_json: AsJson = False) -> None:
+    """List who has a token."""
+    from sb3_pvp.arena.page import uploads
+
+    names = [{"name": name} for name in sorted(uploads.tokens(_opened(folder)))]
+    print_table("tokens", names, {"name": "{name}"}, as_json, "nobody has a token")
 
 
 @arena.command("leaderboard")
@@ -302,8 +367,19 @@ def push(
 
 
 @arena.command("export")
-def export(folder: Folder, out: OutFile = None) -> None:
-    """Export all matches as CSV: model1, model2, timestamp and result."""
+def export(
+    folder: Folder,
+    out: OutFile = None,
+    site: Annotated[Path | None, typer.Option(help="Write the page to this folder instead, as files.")] = None,
+) -> None:
+    """Export all matches as CSV: model1, model2, timestamp and result; or the whole page."""
+    if site is not None:
+        from sb3_pvp.arena.page.files import write_site
+
+        with progress("writing the page"):
+            count = write_site(_opened(folder), site)
+        typer.echo(f"wrote {count} pages: open {site / 'index.html'}")
+        return
     from sb3_pvp.arena.exchange import export_matches
 
     write(export_matches(_opened(folder)), out)

@@ -26,24 +26,43 @@ def write_replay_page(recording: Recording, path: str | Path) -> None:
 
 def replay_page(recording: Recording) -> str:
     """Returns the page, whose ``Content-Security-Policy`` blocks all else; `ValueError` if the game has no viewer."""
-    own = viewer_of(recording.game or recording.contract).page()
-    style = _data("page.css") + own["style"]
-    # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
-    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
-    script = "\n".join([*map(_data, first), own["script"], *map(_data, last)])
-    content = {
-        "recording": recording_to_plain(recording),
-        "events": events_of(recording),
-        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
-    }
+    style, script = player_files(recording.game or recording.contract)
     return Template(_data("page.html")).substitute(
         title=html.escape(" against ".join(player.name for player in recording.players)),
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
         style=style,
         script=script,
-        data=json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
+        data=as_element_text(content_of(recording)),
     )
+
+
+def player_files(game: str) -> tuple[str, str]:
+    """Returns the style and the script of what plays a game's scenes; `ValueError` if the game is unknown."""
+    own = viewer_of(game).page()
+    # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
+    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
+    return _data("page.css") + own["style"], "\n".join([*map(_data, first), own["script"], *map(_data, last)])
+
+
+def player_body(title: str) -> str:
+    """Returns the elements that the script of `player_files` fills, beside a JSON element with the id ``fight``."""
+    body = _data("page.html").partition("<body>")[2].partition("<noscript>")[0]
+    return Template(body).substitute(title=html.escape(title))
+
+
+def content_of(recording: Recording) -> dict[str, Any]:
+    """Returns what the JSON element of a page holds."""
+    return {
+        "recording": recording_to_plain(recording),
+        "events": events_of(recording),
+        "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in recording.heads],
+    }
+
+
+def as_element_text(content: Any) -> str:
+    """Returns JSON that may stand in an element ``<script type="application/json">``."""
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def events_of(recording: Recording) -> list[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -65,14 +65,12 @@ def record_fight(
     match = FightSettings(world=world, game=game, **settings)
     viewer, reference, contract = recording.viewer_of(match.game), game_reference(match.game), match.world_contract
     fighters = _make_fighters(players, models, contract, match.game)
-    agents = [fighter for fighter in fighters if fighter.opponent is not None]
-    # The environment stacks all frames that any player needs; each gets its own in `_play_fight`.
-    ages = sorted({age for fighter in fighters for age in fighter.frame_ages})
-    # Two agents play as in self-play, so that both have observations and rewards like learners.
-    match = replace(match, opponent=SELF_PLAY if len(agents) > 1 else WORLD_BOT, frame_ages=ages)
-    with closing(Fights(len(agents), match)) as fights:
-        scenes = _play_fight(fights, viewer, agents, [each.player.name for each in fighters], seed, deterministic)
-        reset_info, outcome = fights.reset_info(0), str(fights.info(0)["outcome"])
+    with closing(RunningFight(match, fighters, seed, deterministic)) as running:
+        scenes = [viewer.scene(running.world, 0, running.names)]
+        while not running.is_over:
+            running.step()
+            scenes.append(viewer.scene(running.world, 0, running.names))
+        build, outcome = running.build, running.outcome
     columns = zip(*(fighter.columns(contract, len(scenes) - 1) for fighter in fighters), strict=True)
     pairs = (zip(*column, strict=True) for column in columns)
     return recording.Recording(
@@ -85,32 +83,75 @@ def record_fight(
         deterministic=deterministic,
         world=world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__),
         reset_params=match.reset_params,
-        build=reset_info.get("build"),
+        build=build,
         versions={"sb3_pvp": version("sb3-pvp"), "torch": torch.__version__, "python": platform.python_version()},
         game=None if reference == contract.name else reference,
     )
 
 
-def _play_fight(
-    fights: Fights, viewer: Any, agents: list[RecordedFighter], names: list[str], seed: int, deterministic: bool
-) -> list[Any]:
-    """Plays fight 0 to its end; returns its scenes, and adds actions and rewards to the agents."""
-    fights.reset(np.arange(len(agents)), [seed + row for row in range(len(agents))])
-    scenes = [viewer.scene(fights.world, 0, names)]
-    while not (fights.terminated[0] or fights.truncated[0]):
-        actions, ages = [], fights.settings.frame_ages
-        for row, agent in enumerate(agents):
+class RunningFight:
+    """A fight of two players that is played tick by tick.
+
+    Args:
+        settings: of the fight; whom it is against does not matter.
+        fighters: both players; the first one acts.
+        seed: of the fight and of the players' random numbers.
+        deterministic: whether models take the most likely actions instead of sampling.
+        mark: called with the number of the seat whose player is about to act, and with -1 after it.
+    """
+
+    def __init__(
+        self,
+        settings: FightSettings,
+        fighters: Sequence[RecordedFighter],
+        seed: int = 0,
+        deterministic: bool = False,
+        mark: Callable[[int], object] = lambda seat: None,
+    ) -> None:
+        self._mark = mark
+        self.names = [fighter.player.name for fighter in fighters]
+        self._agents = [fighter for fighter in fighters if fighter.opponent is not None]
+        self._seed, self._deterministic = seed, deterministic
+        # The environment stacks all frames that any player needs; each gets its own in `step`.
+        ages = sorted({age for fighter in fighters for age in fighter.frame_ages})
+        # Two agents play as in self-play, so that both have observations and rewards like learners.
+        opponent = SELF_PLAY if len(self._agents) > 1 else WORLD_BOT
+        self._fights = Fights(len(self._agents), replace(settings, opponent=opponent, frame_ages=ages))
+        self._fights.reset(np.arange(len(self._agents)), [seed + row for row in range(len(self._agents))])
+        self.world = self._fights.world  #: Its fight 0 is this one.
+        self.build: str | None = self._fights.reset_info(0).get("build")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the fight has ended."""
+        return bool(self._fights.terminated[0] or self._fights.truncated[0])
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the first player, of a fight that is over."""
+        return str(self._fights.info(0)["outcome"])
+
+    def step(self) -> None:
+        """Plays a tick, and adds actions and rewards to the fighters."""
+        actions, ages, fights = [], self._fights.settings.frame_ages, self._fights
+        for row, agent in enumerate(self._agents):
             stacked = fights.observation(np.array([row]))
             own = [ages.index(age) for age in agent.frame_ages]
             frames = {key: part[0].reshape(len(ages), -1)[own] for key, part in stacked.items() if key != "action_mask"}
             seen = {**frames, "action_mask": stacked["action_mask"][0]}
-            own_seed = ((row + 1) << 32) + seed  # different from the seed of the fight, and for each player
-            actions.append(agent.act(seen, fights.action_masks(row), deterministic, own_seed))
+            own_seed = ((row + 1) << 32) + self._seed  # different from the seed of the fight, and for each player
+            self._mark(row)
+            try:
+                actions.append(agent.act(seen, fights.action_masks(row), self._deterministic, own_seed))
+            finally:
+                self._mark(-1)
         fights.step(np.stack(actions))
-        for row, agent in enumerate(agents):
+        for row, agent in enumerate(self._agents):
             agent.rewards.append(float(fights.reward[row]))
-        scenes.append(viewer.scene(fights.world, 0, names))
-    return scenes
+
+    def close(self) -> None:
+        """Closes the world."""
+        self._fights.close()
 
 
 @dataclass
@@ -144,23 +185,30 @@ class RecordedFighter:
 
     def columns(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """Returns its decisions, outlooks and rewards for each `Moment`, from the start (0) to ``ticks``."""
-        unknown: list[Any] = [None] * (ticks + 1)
-        probabilities = outlooks = unknown
         if self.opponent is None:
+            unknown = [None] * (ticks + 1)
             return unknown, unknown, unknown
-        seen, masks, actions = zip(*self._ticks, strict=True)
+        # Afterwards, and in one batch: much faster than tick by tick while the fight runs.
+        decisions, views = self.thoughts(contract)
+        # Moment t follows tick t: it has the decision of tick t, and the outlook from which tick t + 1 is decided.
+        return [None, *decisions], [*views, None], [None, *self.rewards]
+
+    def thoughts(self, contract: Contract, last: int | None = None) -> tuple[list[Any], list[Any]]:
+        """Returns its decisions, and the outlooks that it had, in all ticks or the ``last`` ones."""
+        if self.opponent is None:
+            return [None], [None]
+        seen, masks, actions = zip(*self._ticks[-(last or 0) :], strict=True)
+        outlooks: list[Any] = [None] * len(seen)
+        probabilities = outlooks
         if isinstance(self.model, MaskablePPO):
-            # Afterwards, and in one batch: much faster than tick by tick while the fight runs.
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             chosen = np.stack(actions), np.stack(masks)
             flat, values = probabilities_and_values(self.model.policy, observations, *chosen)
             probabilities = [_by_head(contract, row) for row in flat]
             predictor = getattr(self.model, "outcome_predictor", None)
-            wins = unknown if predictor is None else predictor.predict(observations)["WIN"].tolist()
-            # Moment t follows tick t: it has the decision of tick t, and the outlook from which tick t + 1 is decided.
-            outlooks = [*map(recording.Outlook, values.tolist(), wins), None]
-        decisions = map(recording.decision_of, repeat(contract), actions, masks, probabilities)
-        return [None, *decisions], outlooks, [None, *self.rewards]
+            wins = outlooks if predictor is None else predictor.predict(observations)["WIN"].tolist()
+            outlooks = [*map(recording.Outlook, values.tolist(), wins)]
+        return [*map(recording.decision_of, repeat(contract), actions, masks, probabilities)], outlooks
 
 
 def _model_of(player: OpponentLike, game: Game | None) -> BaseAlgorithm | None:

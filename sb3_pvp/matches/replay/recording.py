@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import foreign, loadable
-from sb3_pvp.game import Game, find_game, game_names
+from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names
 from sb3_pvp.game.contract import Contract
 
 FORMAT, VERSION = "sb3_pvp fight", 1
@@ -95,12 +95,43 @@ class Recording:
     game: str | None = None  #: ``module:object``, if the game is not found by the contract's name.
 
 
+@dataclass(frozen=True)
+class TextScene:
+    """A moment of a game whose viewer has no page of its own."""
+
+    text: str
+    outcome: str  #: Of the first seat.
+
+
+class TextScenes:
+    """Shows recordings of a game by the text of its viewer, or by what its contract names."""
+
+    def __init__(self, game: Game) -> None:
+        self._viewer: Any = game.viewer or PlainViewer(game.contract)
+
+    def scene(self, world: World, fight: int, names: Sequence[str], actions: Any = (None,) * 2) -> TextScene:
+        """See `sb3_pvp.game.Viewer.scene`."""
+        text = self._viewer.text(self._viewer.scene(world, fight, names, actions), color=False)
+        return TextScene(text, Outcome(int(world.outcome[fight, 0])).name.lower())
+
+    def read_scene(self, plain: Any) -> TextScene:
+        """See `sb3_pvp.game.Viewer`."""
+        return from_plain(TextScene, plain)
+
+    def events(self, scenes: Sequence[TextScene]) -> list[dict[str, Any]]:
+        """Returns nothing: a text says what happens."""
+        return []
+
+    def page(self) -> dict[str, str]:
+        """Returns ``script`` and ``style`` for a page."""
+        script = 'scene.picture = (tick) => element("pre", { class: "moment", tabindex: "0" }, moments[tick].scene.text);'
+        return {"script": script, "style": ".moment { margin: 0; padding: 8px; overflow: auto; font-size: 13px; }\n"}
+
+
 def viewer_of(game: str | Game) -> Any:
-    """Returns the viewer that draws recordings of a game; `ValueError` if the game is unknown or has none."""
+    """Returns the viewer that draws recordings of a game; `ValueError` if the game is unknown."""
     found = find_game(game)
-    if not hasattr(found.viewer, "page"):
-        raise ValueError(f"{found.name} has no viewer for recorded fights: it needs read_scene, events and page")
-    return found.viewer
+    return found.viewer if hasattr(found.viewer, "page") else TextScenes(found)
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:

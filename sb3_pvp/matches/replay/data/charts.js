@@ -1,5 +1,10 @@
 // Charts of both fighters over the whole fight, and marks for events.
-const charts = [...scene.charts.map((chart) => makeChart(...chart)), makeOutlookChart()].filter(Boolean);
+let charts = makeCharts();
+
+function makeCharts() {
+  byId("charts").replaceChildren();
+  return [...scene.charts.map((chart) => makeChart(...chart)), makeOutlookChart()].filter(Boolean);
+}
 
 function makeOutlookChart() {
   const views = moments.flatMap((_, tick) => SEATS.map((seat) => outlook(tick, seat))).filter(Boolean);
@@ -64,6 +69,7 @@ function drawCharts(tick) {
 /** Above the line is what the first fighter does to the second, below it the reverse. */
 function drawMarks() {
   const picture = byId("marks"), cursor = shape("line", { class: "cursor", y1: 0, y2: 32 });
+  picture.replaceChildren();
   picture.setAttribute("viewBox", `0 0 ${Math.max(lastTick, 1)} 32`);
   picture.append(shape("line", { class: "zero", x1: 0, x2: lastTick, y1: 16, y2: 16 }));
   for (const event of page.events) {
@@ -75,7 +81,6 @@ function drawMarks() {
     picture.append(shape("line", { class: `mark seat${mark.by} ${event.kind}`, ...line }, title));
   }
   picture.append(cursor);
-  seekOnClick(picture);
   return cursor;
 }
 
@@ -86,4 +91,5 @@ function seekOnClick(picture) {
   });
 }
 
-const marksCursor = drawMarks();
+let marksCursor = drawMarks();
+seekOnClick(byId("marks"));

@@ -2,7 +2,7 @@
 const page = JSON.parse(byId("fight").textContent);
 const fight = page.recording;
 const moments = fight.moments;
-const lastTick = moments.length - 1;
+let lastTick = moments.length - 1; // a live fight goes on
 const names = fight.players.map((player) => player.name);
 const SEATS = [0, 1];
 

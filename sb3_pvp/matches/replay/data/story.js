@@ -1,6 +1,7 @@
 // Which fighter is winning and why: a sentence, a table and the list of events.
 function drawSummary(tick) {
-  byId("summary").replaceChildren(...(tick === lastTick ? ending() : scene.standing(tick)));
+  const last = page.events[page.events.length - 1];
+  byId("summary").replaceChildren(...(tick === lastTick && last && last.kind === "end" ? ending() : scene.standing(tick)));
 }
 
 function ending() {
@@ -17,13 +18,15 @@ function drawTally(tick) {
   byId("tally").tBodies[0].replaceChildren(...rows);
 }
 
-const logLines = page.events.map((event) => {
+function makeLine(event) {
   const who = event.seat === null ? [] : [called(event.seat), " "];
   const line = element("p", { class: event.kind, "data-tick": String(event.tick) }, element("span", { class: "when" }, String(event.tick)), ...who, event.text);
   line.addEventListener("click", () => goTo(event.tick));
+  byId("log").append(line);
   return line;
-});
-byId("log").append(...logLines);
+}
+
+const logLines = page.events.map(makeLine);
 
 function drawLog(tick) {
   let latest = null;
@@ -35,3 +38,20 @@ function drawLog(tick) {
   const log = byId("log");
   log.scrollTop = latest ? latest.offsetTop + latest.offsetHeight - log.clientHeight + 20 : 0;
 }
+
+/** The tick in a line, for who reads or hears the fight: what both chose, and what happened. */
+function inOneLine(tick) {
+  const parts = SEATS.map((seat) => {
+    const made = decision(tick, seat);
+    const chosen = made === null ? [] : made.chosen.map((choice, head) => [page.labels[head][choice], head]).filter(([label]) => label !== "none");
+    return chosen.length ? `${names[seat]}: ${chosen.map(([label, head]) => `${inWords(fight.heads[head].id)} ${label}`).join(", ")}` : "";
+  });
+  const happened = page.events.filter((event) => event.tick === tick).map((event) => `${event.seat === null ? "" : `${names[event.seat]} `}${event.text}`);
+  return [`Tick ${tick}`, ...parts, ...happened].filter(Boolean).join(". ");
+}
+
+function addLines(first) {
+  for (let tick = first; tick <= lastTick; tick++) byId("lines").append(element("p", {}, inOneLine(tick)));
+}
+
+addLines(0);

@@ -1,0 +1,99 @@
+"""What stands between the page and the world: headers, limits of size and rate, and no requests from other sites."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+#: Requests a second that an address may make on average, and at once; those that change something.
+READS, WRITES = (40.0, 200.0), (0.5, 12.0)
+#: Bytes of a request that is no upload.
+MOST_BYTES = 16 << 10
+_MOST_ADDRESSES = 10_000
+
+
+class Buckets:
+    """How many requests each address still has; those that were silent longest are forgotten."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str) -> bool:
+        """Takes one; returns whether there was one."""
+        now = time.monotonic()
+        left, at = self._left.pop(address, (self._burst, now))
+        left = min(left + (now - at) * self._rate, self._burst)
+        self._left[address] = (left - 1 if left >= 1 else left), now
+        while len(self._left) > _MOST_ADDRESSES:
+            self._left.popitem(last=False)
+        return left >= 1
+
+
+class Guard:
+    """Refuses what is too much, or comes from a page of somebody else, with the reason; adds headers to all answers."""
+
+    def __init__(
+        self, app: Any, uploads: str, reads: tuple[float, float] = READS, writes: tuple[float, float] = WRITES
+    ):
+        self._app, self._uploads = app, uploads
+        self._reads, self._writes = Buckets(*reads), Buckets(*writes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Implements an ASGI application."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
+        elif scope["type"] == "http":
+            status, message = refusal
+            await JSONResponse({"error": message}, status)(scope, receive, _with_headers(send))
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        origin, host = headers.get("origin"), headers.get("host", "")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return 403, "requests from other sites are refused"
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and scope["type"] == "websocket":
+            return 403, "requests from other sites are refused"
+        address = scope["client"][0] if scope.get("client") else ""
+        changes = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
+        if not (self._writes if changes else self._reads).take(address):
+            return 429, "too many requests: wait a few seconds"
+        length = headers.get("content-length", "0")
+        if changes and scope["path"] != self._uploads and not (length.isdigit() and int(length) <= MOST_BYTES):
+            return 413, f"a request has at most {MOST_BYTES} bytes"
+        return None
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_HEADERS)
+        await send(message)
+
+    return sending

@@ -1,0 +1,56 @@
+"""The server of an arena's page, beside the rounds that the same process plays."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sb3_pvp.arena.arena import Arena
+from sb3_pvp.common.errors import Refusal
+
+HOST, PORT = "127.0.0.1", 8400
+#: Connections at the same time, and bytes of a message of a viewer, who has nothing to say.
+MOST_CONNECTIONS, MOST_MESSAGE = 1000, 1024
+
+
+@contextmanager
+def serving_page(arena: Arena, host: str = HOST, port: int = PORT) -> Iterator[str]:
+    """Serves the page in a thread of its own; yields its address. ``port`` 0 is a free one.
+
+    Raises `Refusal` if its packages are missing, or nothing can listen there.
+    """
+    try:
+        import uvicorn
+
+        from sb3_pvp.arena.page.app import make_app
+    except ModuleNotFoundError as error:
+        raise Refusal(f'the page needs {error.name}: pip install "sb3-pvp[arena]", or --no-page') from error
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise Refusal(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+    is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
+    limits: dict[str, Any] = {"limit_concurrency": MOST_CONNECTIONS, "ws_max_size": MOST_MESSAGE, "ws_max_queue": 4}
+    config = uvicorn.Config(
+        make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host]),
+        log_level="warning",
+        ws="websockets-sansio",
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=2,
+        **limits,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.02)
+    try:
+        yield f"http://{host if not is_open else '127.0.0.1'}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
