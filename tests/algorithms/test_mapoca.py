@@ -122,13 +122,17 @@ def test_rules_between_heads_hold_for_every_agent() -> None:
     contract = team_of_dancers()
     policy = policy_of(contract)
     obs = {"observation": th.randn(400, 1, 4), "action_mask": th.ones(400, 8)}
-    actions, log_probs, legal = policy.act(obs)
+    actions, log_probs = policy.act(obs)
+    legal = policy.legal(obs, actions)
 
     assert th.equal(actions[:, 1] == 1, actions[:, 0] == 0) and th.equal(actions[:, 3] == 1, actions[:, 2] == 0)
     assert 0 < (actions[:, 0] == 0).sum() < 400
-    # What the rules decide costs nothing.
-    assert th.allclose(log_probs[..., 1], th.zeros(400, 2), atol=1e-5) and (log_probs[..., 0] < -0.1).all()
     assert legal.shape == (400, 2, 4) and legal[..., :2].all() and (legal[..., 2:].sum(-1) == 1).all()
+    # What the rules decide costs nothing.
+    actor = policy.networks.actor
+    own, _ = actor.evaluate(actor.body(policy.team(obs)[0]), policy.slots.actions(actions), legal)
+    assert th.allclose(own[..., 1], th.zeros(400, 2), atol=1e-5) and (own[..., 0] < -0.1).all()
+    assert th.allclose(own.sum((1, 2)), log_probs, atol=1e-5)
 
 
 def test_an_agent_acts_on_its_own_frames_alone() -> None:
@@ -144,7 +148,6 @@ def test_refusals() -> None:
     env = PvpVecEnv(2, game=CoinsForTwo, opponent="noop")
     for fault, arguments in {
         "equal multiples of 4": {"policy_kwargs": {"net_arch": [16, 8]}},
-        "MAPOCA has no actors: leave it out": {"actors": 2},
         "MAPOCA has no max_grad_norm: leave it out": {"max_grad_norm": 0.5},
         "unknown argument of MAPOCA": {"clip_loss": True},
     }.items():
@@ -152,7 +155,7 @@ def test_refusals() -> None:
             MAPOCA(MAPOCAPolicy, env, **arguments)
     with pytest.raises(ValueError, match="MAPOCA needs MAPOCAPolicy"):
         MAPOCA(AutoregressivePolicy, env)
-    with pytest.raises(ValueError, match="do not share weights"):
+    with pytest.raises(ValueError, match="do not see or do the same: pass policy_kwargs={'shared': False}"):
         policy_of(team_of_dancers(shared=False))
     with pytest.raises(ValueError, match="does not fit"):
         MAPOCA(MAPOCAPolicy, env, policy_kwargs={"contract": team_of_dancers()})
@@ -164,6 +167,6 @@ def test_a_game_without_agents_is_played_by_one_large_one() -> None:
     contract = team_of_dancers()
     with pytest.warns(UserWarning, match="dancers has no agents"):
         policy = policy_of(Contract("dancers", contract.heads, contract.observations))
-    assert policy.num_agents == 1
-    actions, _, _ = policy.act({"observation": th.randn(50, 1, 4), "action_mask": th.ones(50, 8)})
+    assert policy.slots.kinds == (0,)
+    actions, _ = policy.act({"observation": th.randn(50, 1, 4), "action_mask": th.ones(50, 8)})
     assert th.equal(actions[:, 3] == 1, actions[:, 2] == 0)

@@ -5,12 +5,15 @@ Axes: ``batch`` rows of a team at one step, ``agents`` K of it, of which some ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, pi, sqrt
 
 import torch as th
 from torch import nn
 from torch.nn import functional as F
+
+from sb3_pvp.policies.agent_slots import per_kind
 
 NUM_HEADS = 4  #: Of the attention.
 ABSENT = -1e6  #: Score of an absent agent: its attention is exactly 0 beside any other, and no row is divided by 0.
@@ -65,13 +68,20 @@ def encoder(inputs: int, hidden_size: int, num_layers: int, gain: float = 1.0) -
 class AgentActor(nn.Module):
     """The policy of every agent, on its own observation alone."""
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         self.actions = actions
-        self.body = encoder(observation_size, hidden_size, num_layers)
-        self.output = linear(hidden_size, actions.encoded_size, 0.1 / sqrt(hidden_size))  # choices: near to uniform
-        self.output.weight.data[: actions.continuous] *= 2
+        # The layers see an agent's own numbers alone, the rest of a row is filled up.
+        self.body = per_kind(kinds, observation_size, lambda size: encoder(size, hidden_size, num_layers), keeps=True)
+        self.output = per_kind([hidden_size] * len(kinds), hidden_size, self._make_output)
         self.log_std = nn.Parameter(th.zeros(actions.continuous))
+
+    def _make_output(self, size: int) -> nn.Linear:
+        layer = linear(size, self.actions.encoded_size, 0.1 / sqrt(size))  # choices: near to uniform
+        layer.weight.data[: self.actions.continuous] *= 2
+        return layer
 
     def decide(self, latent: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns means ``(..., continuous)`` and log-probabilities of all choices ``(..., entries of branches)``.
@@ -194,12 +204,18 @@ class TeamCritic(nn.Module):
 
     max_agents: th.Tensor  #: Most agents seen at once, a float32 scalar; saved with the weights.
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self.actions = actions
-        deviation = sqrt(GAIN / hidden_size)
-        self.embed = linear(observation_size, hidden_size, deviation)
-        self.embed_with_action = linear(observation_size + actions.encoded_size, hidden_size, deviation)
+        self.actions, self.num_kinds = actions, len(kinds) if len(kinds) > 1 else 0
+        deviation, acting = sqrt(GAIN / hidden_size), observation_size + actions.encoded_size
+
+        def make(size: int) -> nn.Linear:
+            return linear(size, hidden_size, deviation)
+
+        self.embed = per_kind(kinds, observation_size, make)
+        self.embed_with_action = per_kind([acting] * len(kinds), acting, make)
         self.attention = TeamAttention(hidden_size)
         self.encoder = encoder(hidden_size, hidden_size, num_layers, deviation)
         self.value = nn.Linear(hidden_size + 1, 1)
@@ -232,7 +248,8 @@ class TeamCritic(nn.Module):
         if actions is None:
             return alone, alone
         acted = self.actions.encode(actions)
-        return alone, F.silu(self.embed_with_action(th.cat([seen, acted], -1)))
+        marks = seen[..., seen.shape[-1] - self.num_kinds :]
+        return alone, F.silu(self.embed_with_action(th.cat([seen, acted, marks], -1)))
 
     def see(self, present: th.Tensor) -> None:
         """Counts the agents that are present."""
@@ -249,9 +266,11 @@ class TeamCritic(nn.Module):
 
 
 class TeamNetworks(nn.Module):
-    """Actor and critic of a team whose agents share weights; see `AgentActor` and `TeamCritic`."""
+    """Actor and critic of a team, see `AgentActor` and `TeamCritic`; with several ``kinds`` of agents, see `PerKind`."""
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self.actor = AgentActor(observation_size, actions, hidden_size, num_layers)
-        self.critic = TeamCritic(observation_size, actions, hidden_size, num_layers)
+        self.actor = AgentActor(observation_size, actions, hidden_size, num_layers, kinds)
+        self.critic = TeamCritic(observation_size, actions, hidden_size, num_layers, kinds)
