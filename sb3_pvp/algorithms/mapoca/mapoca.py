@@ -91,9 +91,7 @@ class MAPOCA(PvpPPO):
 
     def _new_buffer(self) -> GroupRolloutBuffer:
         slots, actions = self.policy.slots, self.policy.networks.actor.actions
-        return GroupRolloutBuffer(
-            self.n_steps, self.n_envs, len(slots.kinds), slots.width, actions, device=self.device
-        )
+        return GroupRolloutBuffer(self.n_steps, self.n_envs, len(slots.kinds), slots.width, actions, device=self.device)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int, use_masking: bool = True

@@ -52,7 +52,7 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        names = MAPOCAPolicy.__init__.__kwdefaults__ or ()
+        names = {"contract", *(MAPOCAPolicy.__init__.__kwdefaults__ or ())}
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
         self.contract = load_contract(contract)
         self.shared = shared
