@@ -29,7 +29,7 @@ class AgentSlots(nn.Module):
     _active: th.Tensor
     _entries: th.Tensor
     _joint: th.Tensor
-    _flat: th.Tensor
+    flat_places: th.Tensor  #: Int64 ``(A,)``: where each entry is in those of all agents, one after the other.
 
     def __init__(self, contract: Contract, num_frames: int, kinds: Sequence[int]) -> None:
         """Takes a contract with agents, and for each of them the number of its kind: those of a kind see as much."""
@@ -47,7 +47,7 @@ class AgentSlots(nn.Module):
         joint = [[*own, *[none] * (max(map(len, heads)) - len(own))] for own in heads]
         sizes = np.array([*contract.head_sizes, 1])[joint]
         self.width, self.branches = len(columns[0]), tuple(sizes.max(0).tolist())
-        # Behind the flat mask there are a false and a true one: of a head that an agent does not have, entry 0 is legal.
+        # Behind the flat mask stand a false and a true one: entry 0 is legal of a head that an agent does not have.
         flat, starts = contract.num_flat_actions, [*contract.head_offsets[:-1].tolist(), contract.num_flat_actions + 1]
         entries = [
             [
@@ -58,9 +58,9 @@ class AgentSlots(nn.Module):
             for row, filled in zip(joint, sizes.tolist(), strict=True)
         ]
         places = np.argsort(np.ravel(entries), kind="stable")[:flat]
-        tables = {"columns": columns, "active": active, "entries": entries, "joint": joint, "flat": places}
+        tables = {"_columns": columns, "_active": active, "_entries": entries, "_joint": joint, "flat_places": places}
         for name, table in tables.items():
-            self.register_buffer(f"_{name}", th.as_tensor(np.array(table)), persistent=False)
+            self.register_buffer(name, th.as_tensor(np.array(table)), persistent=False)
 
     def observations(self, features: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns what each agent sees ``(batch, K, width)`` and who is in the game, bool ``(batch, K)``.
@@ -80,7 +80,7 @@ class AgentSlots(nn.Module):
 
     def flat(self, entries: th.Tensor) -> th.Tensor:
         """Returns numbers for the entries of each agent ``(batch, K, entries)`` as ``(batch, A)``."""
-        return entries.flatten(1)[:, self._flat]
+        return entries.flatten(1)[:, self.flat_places]
 
 
 def team_of(contract: Contract) -> Contract:
@@ -93,7 +93,7 @@ def team_of(contract: Contract) -> Contract:
 
 
 def kinds_of(contract: Contract, shared: bool | str) -> list[int]:
-    """Returns for each agent of a contract the number of the networks that it has; see `sb3_pvp.algorithms.mapoca.MAPOCAPolicy`.
+    """Returns for each agent the number of the networks that it has, see `sb3_pvp.algorithms.mapoca.MAPOCAPolicy`.
 
     Raises `ValueError` if all agents should share one, but differ.
     """
@@ -132,10 +132,15 @@ class PerKind(nn.Module):
         kinds, flat = marks.argmax(-1).flatten(), rows.flatten(0, -2)
         parts = [layer(flat[kinds == kind][:, : self.sizes[kind]]) for kind, layer in enumerate(self.layers)]
         # Sorted by kind, and then as they were before.
-        results = th.cat(parts)[kinds.argsort(stable=True).argsort()].unflatten(0, rows.shape[:-1])
+        results = th.cat(parts)[kinds.argsort(stable=True).argsort()].reshape(*rows.shape[:-1], -1)
         return th.cat([results, marks], -1) if self.keeps else results
 
 
 def per_kind(kinds: Sequence[int], size: int, make: Callable[[int], nn.Module], keeps: bool = False) -> Any:
     """Returns a layer for rows of ``size``, or one per kind of agents; ``kinds`` are how much of its rows each sees."""
     return PerKind(kinds, make, keeps) if len(kinds) > 1 else make(size)
+
+
+def layer_of(layers: Any, kind: int) -> Any:
+    """Returns the layer of a kind of agents among those of `per_kind`."""
+    return layers.layers[kind] if isinstance(layers, PerKind) else layers

@@ -72,7 +72,7 @@ class MAPOCA(PvpPPO):
     ) -> None:
         if without := [name for name in _WITHOUT if name in kwargs]:
             raise ValueError(f"MAPOCA has no {without[0]}: leave it out")
-        self.clip_value_loss = clip_value_loss
+        self.algorithm, self.clip_value_loss = "mapoca", clip_value_loss
         given = {"learning_rate": learning_rate, "n_steps": n_steps, "batch_size": batch_size, "n_epochs": n_epochs}
         super().__init__(policy, env, **given, ent_coef=ent_coef, **kwargs, _init_setup_model=_init_setup_model)
 

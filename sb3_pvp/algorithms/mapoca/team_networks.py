@@ -266,7 +266,7 @@ class TeamCritic(nn.Module):
 
 
 class TeamNetworks(nn.Module):
-    """Actor and critic of a team, see `AgentActor` and `TeamCritic`; with several ``kinds`` of agents, see `PerKind`."""
+    """Actor and critic of a team, see `AgentActor` and `TeamCritic`; for ``kinds`` of agents see `per_kind`."""
 
     def __init__(
         self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()

@@ -17,6 +17,7 @@ from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.policies.agent_slots import AgentSlots, kinds_of, team_of
 from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
+from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
 
@@ -110,22 +111,32 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         Each agent's are by what it sees itself. ``uniforms``, float32 ``(batch, heads)``, are used in place of drawn
         numbers from [0, 1); a negative one selects the most likely entry, as ``deterministic`` does for all heads.
         """
-        from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
-
-        # As many rows at least as make each one's action the same whatever the others are.
-        seen, masks = filled(self.team(obs)[0], LEAST_ROWS_OF_LINEAR), self._masks(obs, action_masks)
-        actor, rules, shape = self.networks.actor, self.rules, (len(masks), len(self.head_sizes))
+        masks = self._masks(obs, action_masks)
+        shape = len(masks), len(self.head_sizes)
         if deterministic:  # the random stream stays where it is
             uniforms = th.full(shape, -1.0)
         elif uniforms is None:
             uniforms = th.rand(shape)
-        logits = self.slots.flat(actor.output(actor.body(seen)))[: len(masks)]
+        return self.decide(self.team(obs)[0], masks, uniforms)
+
+    @th.no_grad()
+    def decide(self, seen: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Does `act` by what each agent sees, see `team`, flat masks and random numbers."""
+        from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
+
+        actor, rules = self.networks.actor, self.rules
+        # As many rows at least as make each one's action the same whatever the others are.
+        logits = self.slots.flat(actor.output(actor.body(filled(seen, LEAST_ROWS_OF_LINEAR))))[: len(seen)]
         forbidden = th.zeros_like(rules.forbids).masked_fill(rules.forbids > 0, -th.inf)
         parts = (logits, masks, uniforms, forbidden, rules.permits, rules.asks_any)
-        *given, table, permits, asks_any = (part.cpu().contiguous().numpy() for part in parts)
-        rest = np.array(rules.starts), table, np.zeros(len(masks), np.int64), permits, asks_any
-        actions, log_probs, _ = sample_heads(*given, *rest)
+        scores, allowed, numbers, table, *others = (part.cpu().contiguous().numpy() for part in parts)
+        given = scores, allowed, numbers, np.array(rules.starts), table, np.zeros(len(masks), np.int64)
+        actions, log_probs, _ = sample_heads(*given, others[0], others[1])
         return th.from_numpy(actions).to(self.device), th.from_numpy(log_probs).to(self.device)
+
+    def describe(self) -> tuple[type[TeamDescription], dict[str, Any]]:
+        """Returns what `sb3_pvp.policies.files.description.describe` needs to know of it."""
+        return team_values(self)
 
     def legal(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns which entries masks and rules allow, given actions, bool ``(batch, agents, entries of an agent)``."""
