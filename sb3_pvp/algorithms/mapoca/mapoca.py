@@ -9,7 +9,7 @@ The order of events, from top to bottom; learning, schedules, saving and exact r
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch as th
@@ -52,6 +52,7 @@ class MAPOCA(PvpPPO):
     Raises `ValueError` for an argument that it does not have, or a hyperparameter out of range.
     """
 
+    policy_aliases: ClassVar = {"MAPOCAPolicy": MAPOCAPolicy}
     policy: Any  #: A `MAPOCAPolicy`.
     rollout_buffer: Any  #: A `GroupRolloutBuffer`.
     clip_range: Any
