@@ -94,6 +94,7 @@ def test_presets_name_their_algorithm() -> None:
 @pytest.mark.slow
 def test_a_sweep_varies_what_mapoca_has(tmp_path: Path) -> None:
     options = ["--n-trials", "2", "--n-jobs", "1", "--study-name", "s", "--storage", f"sqlite:///{tmp_path}/s.db"]
+    options += ["--reference-pool", "chaser", "--reference-fights", "2"]
     zoo.train([*TINY, "-n", str(2 * ROLLOUT), "-optimize", *options, "-f", str(tmp_path), *PARAMS])
     import optuna
 
