@@ -4,14 +4,43 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch as th
 from torch import nn
+from torch.nn import functional as F
 
 from sb3_pvp.game.contract import Agent, Contract
+
+
+@dataclass(frozen=True)
+class AgentActions:
+    """What one agent decides in a step: some real numbers, then a choice per branch, in one vector."""
+
+    continuous: int = 0
+    branches: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The length of an action."""
+        return self.continuous + len(self.branches)
+
+    @property
+    def encoded_size(self) -> int:
+        """The length of what `encode` returns."""
+        return self.continuous + sum(self.branches)
+
+    def by_branch(self, entries: th.Tensor) -> tuple[th.Tensor, ...]:
+        """Splits what there is of all choices ``(..., entries)`` into one tensor per branch."""
+        return th.split(entries, [*self.branches], -1)
+
+    def encode(self, actions: th.Tensor) -> th.Tensor:
+        """Returns actions float ``(..., size)`` as ``(..., encoded_size)``: a choice becomes one-hot."""
+        choices = actions[..., self.continuous :].long().unbind(-1)
+        one_hot = [F.one_hot(each, size) for each, size in zip(choices, self.branches, strict=True)]
+        return th.cat([actions[..., : self.continuous], *one_hot], -1).to(actions.dtype)
 
 
 class AgentSlots(nn.Module):
@@ -67,16 +96,16 @@ class AgentSlots(nn.Module):
 
         ``features (batch, frames * observations of the seat)`` are the frames, newest first.
         """
-        filled = nn.functional.pad(nn.functional.pad(features, (0, 1)), (0, 1), value=1.0)
+        filled = F.pad(F.pad(features, (0, 1)), (0, 1), value=1.0)
         return filled[:, self._columns], filled[:, self._active] != 0
 
     def masks(self, flat: th.Tensor) -> th.Tensor:
         """Returns the masks of each agent, bool ``(batch, K, entries)``, of flat ones ``(batch, A)``."""
-        return nn.functional.pad(nn.functional.pad(flat, (0, 1)), (0, 1), value=True)[:, self._entries]
+        return F.pad(F.pad(flat, (0, 1)), (0, 1), value=True)[:, self._entries]
 
     def actions(self, joint: th.Tensor) -> th.Tensor:
         """Returns the actions of each agent ``(batch, K, heads of an agent)``, of joint ones ``(batch, H)``."""
-        return nn.functional.pad(joint, (0, 1))[:, self._joint]
+        return F.pad(joint, (0, 1))[:, self._joint]
 
     def flat(self, entries: th.Tensor) -> th.Tensor:
         """Returns numbers for the entries of each agent ``(batch, K, entries)`` as ``(batch, A)``."""

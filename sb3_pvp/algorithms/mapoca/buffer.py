@@ -11,7 +11,8 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, AgentActor, TeamCritic
+from sb3_pvp.algorithms.mapoca.team_networks import AgentActor, TeamCritic
+from sb3_pvp.policies.agent_slots import AgentActions
 
 Floats = NDArray[np.float32]
 Booleans = NDArray[np.bool_]

@@ -6,48 +6,19 @@ Axes: ``batch`` rows of a team at one step, ``agents`` K of it, of which some ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log, pi, sqrt
 
 import torch as th
 from torch import nn
 from torch.nn import functional as F
 
-from sb3_pvp.policies.agent_slots import per_kind
+from sb3_pvp.policies.agent_slots import AgentActions, per_kind
 
 NUM_HEADS = 4  #: Of the attention.
 ABSENT = -1e6  #: Score of an absent agent: its attention is exactly 0 beside any other, and no row is divided by 0.
 FORBIDDEN = 1e8  #: Taken off the logit of an entry that is not legal.
 LEAST_PROBABILITY = 1e-7  #: Added before a logarithm or a division.
 GAIN = 0.125  #: T-Fixup's, for attention without a warm-up: weights have the variance ``GAIN / hidden_size``.
-
-
-@dataclass(frozen=True)
-class AgentActions:
-    """What one agent decides in a step: some real numbers, then a choice per branch, in one vector."""
-
-    continuous: int = 0
-    branches: tuple[int, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """The length of an action."""
-        return self.continuous + len(self.branches)
-
-    @property
-    def encoded_size(self) -> int:
-        """The length of what `encode` returns."""
-        return self.continuous + sum(self.branches)
-
-    def by_branch(self, entries: th.Tensor) -> tuple[th.Tensor, ...]:
-        """Splits what there is of all choices ``(..., entries)`` into one tensor per branch."""
-        return th.split(entries, [*self.branches], -1)
-
-    def encode(self, actions: th.Tensor) -> th.Tensor:
-        """Returns actions float ``(..., size)`` as ``(..., encoded_size)``: a choice becomes one-hot."""
-        choices = actions[..., self.continuous :].long().unbind(-1)
-        one_hot = [F.one_hot(each, size) for each, size in zip(choices, self.branches, strict=True)]
-        return th.cat([actions[..., : self.continuous], *one_hot], -1).to(actions.dtype)
 
 
 def linear(inputs: int, outputs: int, deviation: float) -> nn.Linear:

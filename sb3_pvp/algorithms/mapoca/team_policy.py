@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, TeamNetworks
-from sb3_pvp.common.arguments import check_mask
+from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
 from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.policies.agent_slots import AgentSlots, kinds_of, team_of
-from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
+from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, team_of
+from sb3_pvp.policies.features import NormalizedFeatures, checked_observation, flat_masks
 from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
+from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_by_rules
 
 
 class MAPOCAPolicy(MaskableActorCriticPolicy):
@@ -113,26 +112,17 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         """
         masks = self._masks(obs, action_masks)
         shape = len(masks), len(self.head_sizes)
-        if deterministic:  # the random stream stays where it is
-            uniforms = th.full(shape, -1.0)
-        elif uniforms is None:
-            uniforms = th.rand(shape)
+        if deterministic or uniforms is None:  # the random stream stays where it is if nothing is drawn
+            uniforms = th.full(shape, -1.0) if deterministic else th.rand(shape)
         return self.decide(self.team(obs)[0], masks, uniforms)
 
     @th.no_grad()
     def decide(self, seen: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Does `act` by what each agent sees, see `team`, flat masks and random numbers."""
-        from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
-
-        actor, rules = self.networks.actor, self.rules
         # As many rows at least as make each one's action the same whatever the others are.
-        logits = self.slots.flat(actor.output(actor.body(filled(seen, LEAST_ROWS_OF_LINEAR))))[: len(seen)]
-        forbidden = th.zeros_like(rules.forbids).masked_fill(rules.forbids > 0, -th.inf)
-        parts = (logits, masks, uniforms, forbidden, rules.permits, rules.asks_any)
-        scores, allowed, numbers, table, *others = (part.cpu().contiguous().numpy() for part in parts)
-        given = scores, allowed, numbers, np.array(rules.starts), table, np.zeros(len(masks), np.int64)
-        actions, log_probs, _ = sample_heads(*given, others[0], others[1])
-        return th.from_numpy(actions).to(self.device), th.from_numpy(log_probs).to(self.device)
+        actor, rows = self.networks.actor, filled(seen, LEAST_ROWS_OF_LINEAR)
+        logits = self.slots.flat(actor.output(actor.body(rows)))[: len(seen)]
+        return sample_by_rules(logits, masks, uniforms, self.rules)
 
     def describe(self) -> tuple[type[TeamDescription], dict[str, Any]]:
         """Returns what `sb3_pvp.policies.files.description.describe` needs to know of it."""
@@ -164,10 +154,7 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         action_masks: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Returns legal actions of the whole team, as `sb3_pvp.policies.AutoregressivePolicy.predict` does."""
-        if isinstance(self.observation_space, spaces.Dict):
-            observation = complete_observation(observation, self.observation_space, action_masks is not None)
-        seen = observation.get(ACTION_MASK, True) if isinstance(observation, dict) else True
-        check_mask(seen if action_masks is None else action_masks)
+        observation = checked_observation(observation, self.observation_space, action_masks)
         return super().predict(observation, state, episode_start, deterministic, action_masks)
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False, action_masks: Any = None) -> th.Tensor:
@@ -176,9 +163,4 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         return self.act(observation, deterministic, action_masks)[0]
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
-        """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""
-        if action_masks is None and isinstance(obs, dict):
-            action_masks = obs.get(ACTION_MASK)
-        batch = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values())))
-        masks = th.as_tensor(True if action_masks is None else action_masks, device=self.device).bool()
-        return masks.expand(batch, self.rules.num_flat)
+        return flat_masks(obs, action_masks, self.rules.num_flat, self.device)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch as th
-import yaml
 
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.mapoca import MAPOCA
