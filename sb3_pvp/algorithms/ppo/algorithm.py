@@ -419,6 +419,11 @@ class PvpPPO(MaskablePPO):
                 model = super().load(file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error
+        except ValueError as error:
+            if "spaces do not match" in str(error):  # of SB3
+                text = "was trained in another game, or with a team of another size, than the environment's"
+                raise ValueError(f"{file} {text}: {error}") from error
+            raise
         vars(model).pop("description", None)
         # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
         for name in model.schedules.keys() & kwargs.keys():
