@@ -30,6 +30,11 @@ from sb3_pvp.algorithms.ppo.update import record
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.features import ROWS_AT_ONCE
 
+#: Tags that `PvpPPO` does not log; all its others have the same meaning.
+METRICS = {
+    "rollout/agent_steps": "Steps of agents in the rollout; those of absent ones do not count.",
+    "train/baseline_loss": "Mean squared error of the baselines of the agents.",
+}
 #: Arguments of `PvpPPO` that would do nothing.
 _WITHOUT = (
     *("clip_range_vf", "gradient_accumulation_steps", "max_grad_norm", "normalize_advantage", "normalize_reward"),
