@@ -175,7 +175,7 @@ def test_refusals() -> None:
 def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path) -> None:
     model_on(Gate).save(tmp_path / "three")
     other = PvpVecEnv(2, game=CoinsForTwo, opponent="noop")
-    with pytest.raises(ValueError, match="three.zip was trained in another game, or with a team of another size"):
+    with pytest.raises(ValueError, match="three.zip is of another game, a team of another size"):
         MAPOCA.load(tmp_path / "three.zip", other)
     with pytest.raises(ValueError, match="trained in another game.*sees 18 features.*has 4 features"):
         PvpVecEnv(2, game=CoinsForTwo, opponent=str(tmp_path / "three.zip"))

@@ -421,8 +421,8 @@ class PvpPPO(MaskablePPO):
             raise ValueError(f"{file} is not a model: {error}") from error
         except ValueError as error:
             if "spaces do not match" in str(error):  # of SB3
-                text = "was trained in another game, or with a team of another size, than the environment's"
-                raise ValueError(f"{file} {text}: {error}") from error
+                text = "of another game, a team of another size, or sees other frames than the environment has"
+                raise ValueError(f"{file} is {text}: {error}") from error
             raise
         vars(model).pop("description", None)
         # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
