@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,13 @@ class MapocaFiles(Algorithm):
     def acting(self, model: Any) -> TeamActing:
         """Implements `Algorithm.acting`."""
         return TeamActing(model.policy)
+
+    def hash_of(self, source: Any, model: Any) -> str:
+        """Implements `Algorithm.hash_of`: equal for a model, its zip and its fighter file."""
+        digest = hashlib.sha256(repr((model.observation_space, model.policy.describe()[1])).encode())
+        for name, part in model.policy.state_dict().items():
+            digest.update(name.encode() + part.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def load(self, file: ModelFile, device: str = "cpu") -> Any:
         """Implements `Algorithm.load`."""

@@ -72,6 +72,10 @@ def test_files_act_as_the_model_does(kind: str, tmp_path: Path) -> None:
         given = seen["observation"], opponent.initial_state([*range(64)]), np.ones(64, bool)
         actions, _ = opponent.predict(*given, True, seen["action_mask"] != 0)
         assert np.array_equal(actions, expected)
+        assert opponent.content_hash == model_opponent(model).content_hash
+    other = new_model(kind)
+    other.learn(16, reset_num_timesteps=False)
+    assert model_opponent(other).content_hash != opponent.content_hash
     with ZipFile(tmp_path / "team.fighter") as file:
         about = json.loads(file.read("fighter.json"))
         assert (about["format"], about["algorithm"]) == (3, "mapoca")
