@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch as th
@@ -38,14 +39,15 @@ class _AgentModule(nn.Module):
         own, entries = contract.agents[agent], contract.agent_entries[agent]
         self.sizes = contract.head_sizes[slice(*own.heads)]
         kind, actor = slots.kinds[agent], policy.networks.actor
-        self.body, output = layer_of(actor.body, kind), layer_of(actor.output, kind)
+        # Copies: what is recorded learns no more.
+        self.body, output = (copy.deepcopy(layer_of(each, kind)).cpu() for each in (actor.body, actor.output))
         rules = DependencyRules(self.sizes)
         for name in ("forbids", "permits"):
             getattr(rules, name).copy_(getattr(policy.rules, name)[entries, entries])
         rules.asks_any.copy_(policy.rules.asks_any[entries])
         heads = AutoregressiveHeads(output.in_features, rules, [()] * len(self.sizes), False, False, False)
         # The rows of its own entries, among those that are filled up.
-        places = slots.flat_places[entries] - agent * sum(slots.branches)
+        places = slots.flat_places[entries].cpu() - agent * sum(slots.branches)
         heads.direct.weight.copy_(output.weight[places])
         heads.direct.bias.copy_(output.bias[places])
         self.heads = HeadsModule(heads)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
+from sb3_pvp.common.arguments import NonNegativeInt
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
 from sb3_pvp.policies.agent_slots import kinds_of
 from sb3_pvp.policies.features import OBSERVATION
@@ -23,9 +25,11 @@ class DescribedAgent(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    observations: tuple[int, int]
-    heads: tuple[int, int]
-    active: int | None = None  #: The position of the observation of its own that is 0 while it is out of the game.
+    observations: tuple[NonNegativeInt, NonNegativeInt]
+    heads: tuple[NonNegativeInt, NonNegativeInt]
+    active: NonNegativeInt | None = (
+        None  #: The position of the observation of its own that is 0 while it is out of the game.
+    )
 
 
 class TeamDescription(Description):
@@ -54,15 +58,22 @@ class TeamDescription(Description):
 
     def check(self, weight_bytes: int) -> None:
         """Implements `Description.check`."""
-        seen, total = [end - begin for begin, end in (agent.observations for agent in self.agents)], self._numbers()
-        if len(seen) * max(seen) * max(total // max(sum(seen), 1), 1) > _MAX_SEEN:
+        ends = [each.observations[1] for each in self.agents]
+        if max(ends) > _MAX_SEEN or len(ends) * self._widest() > _MAX_SEEN:
             raise ValueError(f"its description is too large: its agents see more than {_MAX_SEEN} numbers")
+        if any(each.active is not None and each.active >= max(ends) for each in self.agents):
+            raise ValueError("its description is wrong: an agent is active by a number that nobody sees")
         if not self.actor or {*self.actor} != {Layer(size=self.actor[0].size)}:
             raise ValueError("its description is wrong: the hidden layers of a team's networks are all of one size")
         super().check(weight_bytes)
 
-    def _numbers(self) -> int:
-        return prod(self.observation[OBSERVATION].shape) if OBSERVATION in self.observation else 0
+    def _frames(self) -> int:
+        total = prod(self.observation[OBSERVATION].shape) if OBSERVATION in self.observation else 0
+        return max(total // max(self.agents[-1].observations[1], 1), 1)
+
+    def _widest(self) -> int:
+        """Returns what each agent sees in all frames, filled up to the largest."""
+        return self._frames() * max(end - begin for begin, end in (agent.observations for agent in self.agents))
 
     def _made_up(self) -> Contract:
         heads = tuple(
@@ -77,11 +88,16 @@ class TeamDescription(Description):
         return Contract("team", heads, tuple(Observation(each, "") for each in ids), tuple(agents), self.shared is True)
 
     def _num_weights(self, sizes: Mapping[str, int], flat: int) -> int:
-        hidden, kinds = self.actor[0].size, {*kinds_of(self._made_up(), self.shared)}
-        seen = min(end - begin for begin, end in (agent.observations for agent in self.agents))
-        # Less than there are: of each kind an actor and two embeddings, then attention and layers of the critic.
-        layers = len(self.actor) * hidden * hidden
-        return len(kinds) * (3 * seen * hidden + layers - hidden * hidden) + 4 * hidden * hidden + layers + 2 * flat**2
+        kinds = kinds_of(self._made_up(), self.shared)  # raises if the agents do not divide the seat
+        by_kind = dict(zip(kinds, (end - begin for begin, end in (each.observations for each in self.agents))))
+        entries = sum(
+            map(max, zip_longest(*(self.head_sizes[slice(*each.heads)] for each in self.agents), fillvalue=1))
+        )
+        hidden, seen, count = self.actor[0].size, self._frames() * sum(by_kind.values()), len(by_kind)
+        # Of each kind an actor and two embeddings, of which one sees actions, filled up; then the rest of the critic.
+        embedded = 2 * seen + count * (self._widest() + 2 * entries)
+        layers = (count * (len(self.actor) - 1) + len(self.actor) + 4) * hidden
+        return (embedded + layers) * hidden + 2 * flat**2
 
 
 def team_values(policy: Any) -> tuple[type[TeamDescription], dict[str, Any]]:

@@ -116,6 +116,7 @@ def test_the_graph_of_an_agent_decides_as_predict_does(kind: str, agent: str | N
     }
     actions, log_probs = session.run(["action", "log_prob"], given)
     assert np.array_equal(actions, expected[:, slice(*own.heads)]) and (log_probs <= 0).all()
+    assert all(part.requires_grad for part in model.policy.networks.parameters())
     if kind == "gate":  # in a fight it decides for all agents
         opponent = load_opponent(tmp_path / "agent.onnx")
         opponent.check(model.policy.contract)
@@ -189,9 +190,11 @@ def test_refusals(tmp_path: Path) -> None:
         "leave a gap": {
             "agents": [{"observations": [0, 6], "heads": [0, 1]}, {"observations": [7, 18], "heads": [1, 3]}]
         },
+        "a number that nobody sees": {"agents": [{"observations": [0, 18], "heads": [0, 3], "active": 18}]},
+        "should be greater than or equal to 0": {"agents": [{"observations": [-5, 18], "heads": [0, 3]}]},
         "of one size": {"actor": [{"size": 16}, {"size": 8}]},
         "more weights": {"actor": [{"size": 4096}] * 2, "critic": [{"size": 4096}] * 2},
-        "too large: its agents see": {"agents": [{"observations": [0, 1 << 19], "heads": [0, 3]}]},
+        "too large: its agents see": {"agents": [{"observations": [10**9, 10**9 + 1], "heads": [0, 3]}]},
     }.items():
         kind = type(describe(model))
         with pytest.raises(ValueError, match=fault):
