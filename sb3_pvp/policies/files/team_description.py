@@ -27,9 +27,7 @@ class DescribedAgent(BaseModel):
 
     observations: tuple[NonNegativeInt, NonNegativeInt]
     heads: tuple[NonNegativeInt, NonNegativeInt]
-    active: NonNegativeInt | None = (
-        None  #: The position of the observation of its own that is 0 while it is out of the game.
-    )
+    active: NonNegativeInt | None = None  #: The position of that observation which is 0 while it is out of the game.
 
 
 class TeamDescription(Description):
@@ -89,10 +87,10 @@ class TeamDescription(Description):
 
     def _num_weights(self, sizes: Mapping[str, int], flat: int) -> int:
         kinds = kinds_of(self._made_up(), self.shared)  # raises if the agents do not divide the seat
-        by_kind = dict(zip(kinds, (end - begin for begin, end in (each.observations for each in self.agents))))
-        entries = sum(
-            map(max, zip_longest(*(self.head_sizes[slice(*each.heads)] for each in self.agents), fillvalue=1))
-        )
+        seen_by = (end - begin for begin, end in (each.observations for each in self.agents))
+        by_kind = dict(zip(kinds, seen_by, strict=True))
+        heads = [self.head_sizes[slice(*each.heads)] for each in self.agents]
+        entries = sum(map(max, zip_longest(*heads, fillvalue=1)))
         hidden, seen, count = self.actor[0].size, self._frames() * sum(by_kind.values()), len(by_kind)
         # Of each kind an actor and two embeddings, of which one sees actions, filled up; then the rest of the critic.
         embedded = 2 * seen + count * (self._widest() + 2 * entries)

@@ -191,7 +191,7 @@ def test_refusals(tmp_path: Path) -> None:
             "agents": [{"observations": [0, 6], "heads": [0, 1]}, {"observations": [7, 18], "heads": [1, 3]}]
         },
         "a number that nobody sees": {"agents": [{"observations": [0, 18], "heads": [0, 3], "active": 18}]},
-        "should be greater than or equal to 0": {"agents": [{"observations": [-5, 18], "heads": [0, 3]}]},
+        "must be a non-negative integer": {"agents": [{"observations": [-5, 18], "heads": [0, 3]}]},
         "of one size": {"actor": [{"size": 16}, {"size": 8}]},
         "more weights": {"actor": [{"size": 4096}] * 2, "critic": [{"size": 4096}] * 2},
         "too large: its agents see": {"agents": [{"observations": [10**9, 10**9 + 1], "heads": [0, 3]}]},
