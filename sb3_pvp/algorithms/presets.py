@@ -34,6 +34,7 @@ from sb3_pvp.policies.files.shipped import data_folders
 #: a preset: with the environment's name here, and with the algorithm's name before it there.
 ALGO = "maskable_ppo"
 OTHER_ALGOS = ("mapoca",)
+OURS = " and ".join((ALGO, *OTHER_ALGOS))  #: In words.
 #: Special keys: the presets to import, and the hyperparameters of environments that are not in the file.
 IMPORT, DEFAULT = "import", "default"
 

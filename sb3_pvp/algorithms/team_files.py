@@ -67,7 +67,7 @@ class MapocaFiles(Algorithm):
         """Implements `Algorithm.load`."""
         with loading(file.name, "MAPOCA"):
             if file.content is None:
-                return build(file.description, file.weights(), device, MAPOCA, MAPOCAPolicy)
+                return build(file.description, file.weights(), device, (MAPOCA, MAPOCAPolicy))
             with importing_here():
                 return MAPOCA.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
 

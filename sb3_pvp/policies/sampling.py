@@ -387,23 +387,6 @@ def sample_independently(
     return sample_heads(*given, nothing, first, nothing, np.zeros(flat, np.bool_))[0]
 
 
-def sample_by_rules(
-    logits: th.Tensor, masks: th.Tensor, uniforms: th.Tensor, rules: DependencyRules
-) -> tuple[th.Tensor, th.Tensor]:
-    """Returns legal actions ``(batch, heads)`` of heads with rules alone between them, and their log-probabilities.
-
-    Arguments are as in `kernels.sample_heads`; results are on the device of the logits.
-    """
-    from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
-
-    forbidden = th.zeros_like(rules.forbids).masked_fill(rules.forbids > 0, -th.inf)
-    parts = (logits, masks, uniforms, forbidden, rules.permits, rules.asks_any)
-    scores, allowed, numbers, table, permits, asks_any = (part.cpu().contiguous().numpy() for part in parts)
-    given = scores, allowed, numbers, np.array(rules.starts), table, np.zeros(len(scores), np.int64)
-    actions, log_probs, _ = sample_heads(*given, permits, asks_any)
-    return th.from_numpy(actions).to(logits.device), th.from_numpy(log_probs).to(logits.device)
-
-
 class PlainActor:
     """Any other masked policy, with independent heads, for inference."""
 

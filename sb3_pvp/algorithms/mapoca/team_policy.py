@@ -14,11 +14,11 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
 from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
 from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, team_of
+from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, sample_by_rules, team_of
 from sb3_pvp.policies.features import NormalizedFeatures, checked_observation, flat_masks
 from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_by_rules
+from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
 
 
 class MAPOCAPolicy(MaskableActorCriticPolicy):

@@ -277,13 +277,12 @@ def contract_hash(contract: Contract) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _layers_of(policy: MaskableActorCriticPolicy, actions: Space[Any]) -> dict[str, Any]:
+def _layers_of(policy: Any, actions: Space[Any]) -> dict[str, Any]:
     names = {kind: name for name, kind in _CLASSES.items()}
     if type(policy) not in names:
         raise ValueError(f"a {type(policy).__name__} cannot be described in plain values, only {', '.join(_CLASSES)}")
-    if isinstance(policy, AutoregressivePolicy):
-        return {"policy": names[type(policy)], **_own_layers(policy)}
-    return {"policy": names[type(policy)], **_plain_layers(policy, len(_head_sizes(actions)))}
+    is_own, name = isinstance(policy, AutoregressivePolicy), {"policy": names[type(policy)]}
+    return name | (_own_layers(policy) if is_own else _plain_layers(policy, len(_head_sizes(actions))))
 
 
 def describe(model: BaseAlgorithm) -> Description:
@@ -322,20 +321,16 @@ def read_description(values: object, kind: type[Description] = Description) -> D
 
 
 def build(
-    description: Description,
-    weights: Mapping[str, th.Tensor],
-    device: str = "cpu",
-    algorithm: type[MaskablePPO] = MaskablePPO,
-    policy_class: type[MaskableActorCriticPolicy] | None = None,
+    description: Description, weights: Mapping[str, th.Tensor], device: str = "cpu", classes: Any = None
 ) -> MaskablePPO:
     """Builds a model of MaskablePPO for inference, as loading its zip would, without unpickling anything.
 
     If the description comes from a file, call its `check` first. The game is not imported on its own, see
     `sb3_pvp.policies.files.model_files.game_of`. Draws from torch's random generator. Raises `ValueError` if the
-    weights do not fit, see also `Description.arguments`.
+    weights do not fit, see also `Description.arguments`. ``classes`` are those of the model and of its policy.
     """
     arguments = description.arguments()
-    policy_class = policy_class or description.policy_class
+    algorithm, policy_class = classes or (MaskablePPO, description.policy_class)
     model = algorithm(policy_class, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
     vars(model).update(
         observation_space=description.observation_space,
