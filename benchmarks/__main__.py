@@ -22,6 +22,7 @@ from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.soccer import bench_soccer
 from benchmarks.sprt import bench_sprt
+from benchmarks.team_play.commands import team_play
 from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
@@ -50,6 +51,7 @@ app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(team_play, name="team_play")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
