@@ -13,6 +13,7 @@ from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.mapoca import bench_mapoca
 from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
@@ -34,6 +35,7 @@ app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
+app.command("mapoca")(bench_mapoca)
 app.command("acting")(bench_acting)
 app.command("actors")(bench_actors)
 app.command("actors_learning")(bench_actors_learning)

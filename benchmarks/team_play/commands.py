@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sb3_pvp.cli.usage import json_object
-from sb3_pvp.common.errors import refusals, require_known
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.errors import refusals, require_all_known, require_known
 
 team_play = typer.Typer(help="Show what MA-POCA learns in games for teams, beside independent agents.")
 
@@ -24,29 +26,34 @@ def train(
 ) -> None:
     """Train on one core: MA-POCA, the same with death as an end, or agents that learn independently (MaskablePPO)."""
     changes = json_object(settings, "--settings")
-    from benchmarks.team_play.proofs import PROOFS
-    from benchmarks.team_play.run import METHODS, run
+    from benchmarks.team_play.curves import NAMES
+    from benchmarks.team_play.proofs import PROOFS, Proof
+    from benchmarks.team_play.run import run
 
     with refusals():
         require_known("proof", proof, PROOFS)
-        require_known("method", method, METHODS)
-    typer.echo(run(proof, method, seed, out, changes, agent_steps or None))  # type: ignore[arg-type]
+        require_known("method", method, NAMES)
+        require_all_known("setting", changes, [each.name for each in fields(Proof)])
+    learned = run(proof, method, seed, changes, agent_steps or None)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, learned.lines())
+    typer.echo(learned.lines().splitlines()[-1])
 
 
 @team_play.command("plot")
 def plot(
-    curves: Annotated[list[Path], typer.Argument(help="Files of runs, or what --json has written.", exists=True)],
+    runs: Annotated[list[Path], typer.Argument(help="Files of runs, or what --json has written.", exists=True)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture.", dir_okay=False)] = Path("team-play.png"),
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the curves as JSON.", dir_okay=False)
     ] = None,
 ) -> None:
     """Draw curves, and print how the last episodes went as a Markdown table."""
-    from benchmarks.team_play.curves import draw, read_curves, table, write_curves
+    from benchmarks.team_play.curves import draw, read_runs, table, write_runs
 
     with refusals():
-        found = read_curves(curves)
+        found = read_runs(runs)
     draw(out, found)
     if json_file is not None:
-        write_curves(json_file, found)
+        write_runs(json_file, found)
     typer.echo(table(found))

@@ -28,6 +28,8 @@ class IndependentAgents(VecEnv):
     that of its first agent.
     """
 
+    render_mode = None
+
     def __init__(self, teams: PvpVecEnv, own_rewards: OwnRewards) -> None:
         contract = teams.fights.settings.contract
         self.teams, self.own_rewards, self.num_agents = teams, own_rewards, len(contract.agents)

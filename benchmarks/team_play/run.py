@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch as th
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
+from benchmarks.team_play.curves import LAST, Point, TeamRun
 from benchmarks.team_play.independent import IndependentAgents, PresentRows
 from benchmarks.team_play.proofs import PROOFS, Proof
 from sb3_pvp.algorithms.mapoca import MAPOCA, GroupRolloutBuffer, MAPOCAPolicy
-from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.game import Game
 
-Method = Literal["mapoca", "terminal", "ppo", "untrained"]
-METHODS: tuple[Method, ...] = get_args(Method)
-LAST = 500  #: Episodes that the final score is the mean of.
 FOREVER = 10**12
 
 
@@ -44,7 +40,7 @@ class TeamCurve(BaseCallback):
         super().__init__()
         self.proof, self.agent_steps = proof, agent_steps
         self.taken, self.episodes, self.scores = 0, 0, deque[float](maxlen=LAST)
-        self.points: list[dict[str, Any]] = []
+        self.points: list[Point] = []
         self._fresh: list[float] = []
 
     def _on_training_start(self) -> None:
@@ -63,22 +59,27 @@ class TeamCurve(BaseCallback):
         self.scores.extend(self._fresh)
         if self._fresh:
             self.points.append(
-                {
-                    "agent_steps": self.taken,
-                    "episodes": self.episodes,
-                    "cpu_s": round(time.process_time() - self._began, 2),
-                    "score": round(float(np.mean(self._fresh)), 4),
-                    f"last_{LAST}": round(float(np.mean(self.scores)), 4),
-                }
+                Point(
+                    agent_steps=self.taken,
+                    episodes=self.episodes,
+                    cpu_s=round(time.process_time() - self._began, 2),
+                    score=round(float(np.mean(self._fresh)), 4),
+                    last=round(float(np.mean(self.scores)), 4),
+                )
             )
         self._fresh = []
 
 
-def make_model(proof: Proof, method: Method, seed: int) -> Any:
+def make_teams(proof: Proof, game: Game, seed: int) -> PvpVecEnv:
+    """Returns the environments of a proof, whose other seat does nothing."""
+    rewards = None if proof.reward_scale == 1 else {"team": proof.reward_scale}
+    return PvpVecEnv(proof.n_envs, game=game, opponent="noop", seed=1000 * seed, rewards=rewards)
+
+
+def make_model(proof: Proof, method: str, seed: int) -> Any:
     """Returns a learner that has learned nothing yet."""
     game, own_rewards = proof.make()
-    rewards = None if proof.reward_scale == 1 else {"team": proof.reward_scale}
-    teams = PvpVecEnv(proof.n_envs, game=game, opponent="noop", seed=1000 * seed, rewards=rewards)
+    teams = make_teams(proof, game, seed)
     shared: dict[str, Any] = {"n_steps": proof.n_steps, "n_epochs": 3, "learning_rate": proof.learning_rate}
     shared |= {"ent_coef": proof.ent_coef, "gamma": proof.gamma, "seed": seed, "device": "cpu"}
     if method == "ppo":
@@ -98,16 +99,11 @@ def make_model(proof: Proof, method: Method, seed: int) -> Any:
     return team
 
 
-def run(name: str, method: Method, seed: int, out: Path, changes: dict[str, Any], agent_steps: int | None) -> str:
-    """Learns, writes the settings and the curve into ``out``, and returns the last line of it."""
+def run(name: str, method: str, seed: int, changes: dict[str, Any], agent_steps: int | None = None) -> TeamRun:
+    """Learns on one core, as long as the proof says or ``agent_steps``, and returns the curve."""
     proof = replace(PROOFS[name], **changes)
     curve = TeamCurve(proof, agent_steps or proof.agent_steps)
     th.set_num_threads(1)  # networks this small are slower with more threads
-    model = make_model(proof, method, seed)
-    model.learn(FOREVER, callback=curve)
-    settings = {each: value for each, value in asdict(proof).items() if each not in ("make", "bars")}
-    head = {"proof": name, "method": method, "seed": seed, "settings": settings}
-    lines = [json.dumps(each) for each in (head, *curve.points)]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, "\n".join(lines) + "\n")
-    return lines[-1]
+    make_model(proof, method, seed).learn(FOREVER, callback=curve)
+    settings = {each: value for each, value in asdict(proof).items() if each != "make"}
+    return TeamRun(proof=name, method=method, seed=seed, settings=settings, points=curve.points)

@@ -173,7 +173,7 @@ def attend(
     num_heads: int,
     asking: th.Tensor | None = None,
 ) -> tuple[th.Tensor, th.Tensor]:
-    """Returns mixed values ``(..., rows, size)`` and the attention ``(..., heads, rows, n)`` of each row to each entity.
+    """Returns mixed values ``(..., rows, size)`` and the attention ``(..., heads, rows, n)`` of rows to entities.
 
     The rows are all n entities, and ``present`` says which of them are there, bool ``(..., n)``; or the entities with
     the numbers ``asking``, int64 ``(rows,)``, and ``present`` says which of the n each row sees ``(..., rows, n)``.
