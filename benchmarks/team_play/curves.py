@@ -9,7 +9,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
@@ -17,7 +16,7 @@ from sb3_pvp.common.atomic_files import replacing, write_atomically
 LAST = 500  #: Episodes that the final score is the mean of.
 #: Methods in the order of the table, with the names that they have in it.
 NAMES = {"untrained": "untrained", "ppo": "independent PPO", "terminal": "death is terminal", "mapoca": "MA-POCA"}
-BINS = 40  #: Of a curve in the picture.
+BINS = 40  #: Points of a curve.
 
 
 class Point(BaseModel):
@@ -43,14 +42,6 @@ class TeamRun(BaseModel):
         """Returns the run as JSON lines: first all but the points, then a line for each of them."""
         head = self.model_dump_json(exclude={"points"})
         return "\n".join([head, *(each.model_dump_json() for each in self.points)]) + "\n"
-
-    def binned(self, width: float) -> NDArray[np.float64]:
-        """Returns the mean score of the episodes that ended in each interval of ``width`` agent-steps ``(BINS,)``."""
-        ends = np.array([each.episodes for each in self.points])
-        counts, scores = np.diff(ends, prepend=0), np.array([each.score for each in self.points])
-        which = np.array([min(int((each.agent_steps - 1) / width), BINS - 1) for each in self.points])
-        sums, weights = (np.bincount(which, each, BINS) for each in (counts * scores, counts))
-        return np.divide(sums, weights, out=np.full(BINS, np.nan), where=weights > 0)
 
 
 def read_runs(paths: Iterable[Path]) -> list[TeamRun]:
@@ -124,9 +115,11 @@ def draw(path: Path, runs: Sequence[TeamRun]) -> None:
 
 
 def _draw_method(panel: Any, runs: Sequence[TeamRun], color: str, name: str) -> None:
-    width = max(run.points[-1].agent_steps for run in runs) / BINS
-    scores = np.array([run.binned(width) for run in runs])
-    shown = ~np.isnan(scores).any(0)
-    middles = (np.arange(BINS)[shown] + 0.5) * width / 1000
-    panel.plot(middles, scores[:, shown].mean(0), color=color, label=name)
-    panel.fill_between(middles, scores[:, shown].min(0), scores[:, shown].max(0), color=color, alpha=0.2, linewidth=0)
+    steps = np.linspace(
+        *(edge(run.points[end].agent_steps for run in runs) for edge, end in ((max, 0), (min, -1))), BINS
+    )
+    scores = [
+        np.interp(steps, *zip(*((each.agent_steps, each.score) for each in run.points), strict=True)) for run in runs
+    ]
+    panel.plot(steps / 1000, np.mean(scores, 0), color=color, label=name)
+    panel.fill_between(steps / 1000, np.min(scores, 0), np.max(scores, 0), color=color, alpha=0.2, linewidth=0)

@@ -12,7 +12,7 @@ import torch as th
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
-from benchmarks.team_play.curves import LAST, Point, TeamRun
+from benchmarks.team_play.curves import BINS, LAST, Point, TeamRun
 from benchmarks.team_play.independent import IndependentAgents, PresentRows
 from benchmarks.team_play.proofs import PROOFS, Proof
 from sb3_pvp.algorithms.mapoca import MAPOCA, GroupRolloutBuffer, MAPOCAPolicy
@@ -34,7 +34,7 @@ class DeathIsTerminal(GroupRolloutBuffer):
 
 
 class TeamCurve(BaseCallback):
-    """Counts agent-steps, notes how the episodes of each rollout went, and stops after enough of them."""
+    """Counts agent-steps, notes `BINS` times how the episodes since then went, and stops after enough."""
 
     def __init__(self, proof: Proof, agent_steps: int) -> None:
         super().__init__()
@@ -55,18 +55,19 @@ class TeamCurve(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         self.taken += int(self.model.rollout_buffer.active.sum())  # type: ignore[attr-defined]
+        if not self._fresh or self.taken < (len(self.points) + 1) * self.agent_steps / BINS:
+            return
         self.episodes += len(self._fresh)
         self.scores.extend(self._fresh)
-        if self._fresh:
-            self.points.append(
-                Point(
-                    agent_steps=self.taken,
-                    episodes=self.episodes,
-                    cpu_s=round(time.process_time() - self._began, 2),
-                    score=round(float(np.mean(self._fresh)), 4),
-                    last=round(float(np.mean(self.scores)), 4),
-                )
+        self.points.append(
+            Point(
+                agent_steps=self.taken,
+                episodes=self.episodes,
+                cpu_s=round(time.process_time() - self._began, 2),
+                score=round(float(np.mean(self._fresh)), 4),
+                last=round(float(np.mean(self.scores)), 4),
             )
+        )
         self._fresh = []
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.team_play.curves import BINS, Point, TeamRun, read_runs, table
+from benchmarks.team_play.curves import BINS, read_runs, table
 from benchmarks.team_play.independent import IndependentAgents, PresentRows
 from benchmarks.team_play.proofs import PROOFS, pettingzoo_team
 from benchmarks.team_play.run import make_model, make_teams, run
@@ -54,14 +54,14 @@ def test_a_seed_makes_a_run() -> None:
     assert scores == same != different
 
 
-def test_a_picture_s_bins_hold_the_episodes_that_ended_in_them() -> None:
-    points = [
-        Point(agent_steps=steps, episodes=episodes, cpu_s=0, score=score, last=0)
-        for steps, episodes, score in ((10, 2, 1.0), (20, 8, 0.5), (30, 9, 0.0), (20 * BINS, 10, 1.0))
-    ]
-    binned = TeamRun(proof="gate", method="ppo", seed=0, settings={}, points=points).binned(20)
-    assert binned[0] == (2 * 1.0 + 6 * 0.5) / 8 and binned[1] == 0 and binned[-1] == 1
-    assert np.isnan(binned[2:-1]).all()
+def test_points_are_spread_over_the_run() -> None:
+    points = run("gate", "ppo", 0, {"n_envs": 4, "n_steps": 5, "hidden": [8]}, 2000).points
+    steps = np.array([each.agent_steps for each in points])
+    assert 30 <= len(points) <= BINS and np.diff(steps).min() > 0 and 2000 <= steps[-1] < 2060
+    # The last score is that of all episodes, as long as there were not more of them.
+    episodes = np.array([each.episodes for each in points])
+    total = np.cumsum(np.diff(episodes, prepend=0) * [each.score for each in points])
+    assert points[10].last == pytest.approx(total[10] / episodes[10], abs=1e-3)
 
 
 def agents_alone(proof: str, teams: int) -> IndependentAgents:
