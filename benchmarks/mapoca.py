@@ -56,7 +56,13 @@ def _make_models(hidden: tuple[int, ...], n_envs: int, n_steps: int, seed: int) 
 
     # A rate so small that nothing is learned.
     proof = replace(PROOFS["gate"], n_envs=n_envs, n_steps=n_steps, hidden=hidden, learning_rate=1e-9)
-    given = {"n_steps": n_steps, "batch_size": proof.batch_size, "n_epochs": 3, "learning_rate": 1e-9, "seed": seed}
+    given: dict[str, Any] = {
+        "n_steps": n_steps,
+        "batch_size": proof.batch_size,
+        "n_epochs": 3,
+        "learning_rate": 1e-9,
+        "seed": seed,
+    }
     networks = {"net_arch": [*hidden], "head_arch": []}
     teams = make_teams(proof, proof.make()[0], seed)
     models = {

@@ -115,11 +115,10 @@ def draw(path: Path, runs: Sequence[TeamRun]) -> None:
 
 
 def _draw_method(panel: Any, runs: Sequence[TeamRun], color: str, name: str) -> None:
-    steps = np.linspace(
-        *(edge(run.points[end].agent_steps for run in runs) for edge, end in ((max, 0), (min, -1))), BINS
-    )
-    scores = [
-        np.interp(steps, *zip(*((each.agent_steps, each.score) for each in run.points), strict=True)) for run in runs
-    ]
+    first, last = max(run.points[0].agent_steps for run in runs), min(run.points[-1].agent_steps for run in runs)
+    steps, scores = np.linspace(first, last, BINS), []
+    for run in runs:
+        at = [each.agent_steps for each in run.points]
+        scores.append(np.interp(steps, at, [each.score for each in run.points]))
     panel.plot(steps / 1000, np.mean(scores, 0), color=color, label=name)
     panel.fill_between(steps / 1000, np.min(scores, 0), np.max(scores, 0), color=color, alpha=0.2, linewidth=0)

@@ -75,8 +75,9 @@ class IndependentAgents(VecEnv):
         told[0] |= {"episode": info["episode"], "is_success": info.get("is_success", False)}
 
     def _rows(self, seen: Any) -> Floats:
-        self._seen: Floats = seen["observation"].reshape(self.num_envs, -1)
-        return self._seen
+        rows: Floats = seen["observation"].reshape(self.num_envs, -1)
+        self._seen = rows
+        return rows
 
     def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
         """Returns the masks of all rows, which is all that sb3-contrib asks for."""
@@ -97,7 +98,7 @@ class IndependentAgents(VecEnv):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns the masks of all rows; sb3-contrib looks for it."""
-        return self.teams.action_masks().reshape(self.num_envs, -1)
+        return np.stack(self.env_method("action_masks"))
 
     def close(self) -> None:
         """Closes the teams."""

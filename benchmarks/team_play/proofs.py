@@ -69,7 +69,7 @@ def pettingzoo_team(module: str, **arguments: Any) -> Callable[[], tuple[Game, O
 
         made: list[Any] = []
 
-        class Remembering(BaseParallelWrapper):  # type: ignore[type-arg]
+        class Remembering(BaseParallelWrapper):  # type: ignore[misc]
             """Keeps the rewards of its last step."""
 
             def __init__(self) -> None:

@@ -85,11 +85,11 @@ def make_model(proof: Proof, method: str, seed: int) -> Any:
     shared |= {"ent_coef": proof.ent_coef, "gamma": proof.gamma, "seed": seed, "device": "cpu"}
     if method == "ppo":
         agents = IndependentAgents(teams, lambda *given: own_rewards(*given) * proof.reward_scale)
-        networks = {"net_arch": [*proof.hidden], "activation_fn": th.nn.SiLU}
+        networks: dict[str, Any] = {"net_arch": [*proof.hidden], "activation_fn": th.nn.SiLU}
         batch = proof.batch_size * agents.num_agents
-        given = {"batch_size": batch, "policy_kwargs": networks, "rollout_buffer_class": PresentRows}
+        given: dict[str, Any] = {"batch_size": batch, "policy_kwargs": networks, "rollout_buffer_class": PresentRows}
         model = MaskablePPO("MlpPolicy", agents, **shared, **given)
-        model.rollout_buffer.active_column = agents.active_column
+        model.rollout_buffer.active_column = agents.active_column  # type: ignore[attr-defined]
         return model
     given = {"batch_size": proof.batch_size, "policy_kwargs": {"net_arch": [*proof.hidden]}}
     if method == "untrained":
