@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 
-LAST = 500  #: Episodes that the final score is the mean of.
 #: Methods in the order of the table, with the names that they have in it.
 NAMES = {"untrained": "untrained", "ppo": "independent PPO", "terminal": "death is terminal", "mapoca": "MA-POCA"}
 BINS = 40  #: Points of a curve.
@@ -26,7 +25,7 @@ class Point(BaseModel):
     episodes: int
     cpu_s: float
     score: float  #: Mean over the episodes since the last point.
-    last: float  #: Mean over the last `LAST` episodes.
+    last: float  #: Mean over the last episodes, as many as the proof says.
 
 
 class TeamRun(BaseModel):

@@ -29,6 +29,7 @@ class Proof:
         n_envs, n_steps: teams, and steps of each in a rollout.
         batch_size: team-steps of a mini-batch.
         hidden: sizes of the hidden layers of actor and critic.
+        last: episodes that the final score is the mean of.
         reward_scale: what rewards are multiplied by for learning; returns are shown without.
         learning_rate, ent_coef, gamma: as in SB3.
     """
@@ -44,6 +45,7 @@ class Proof:
     ent_coef: float = 0.01
     gamma: float = 0.99
     reward_scale: float = 1.0
+    last: int = 500
 
 
 def _gate() -> tuple[Game, OwnRewards]:
@@ -93,14 +95,15 @@ PROOFS = {
     "gate": Proof(_gate, "success", 200_000),
     "key_sacrifice": Proof(_key_sacrifice, "success", 600_000),
     "simple_spread": Proof(
-        pettingzoo_team("mpe2.simple_spread_v3"), "return", 600_000, n_envs=32, n_steps=50, reward_scale=0.05
+        pettingzoo_team("mpe2.simple_spread_v3"), "return", 1_500_000, n_envs=32, n_steps=50, reward_scale=0.05
     ),
     "knights_archers_zombies": Proof(
         pettingzoo_team("pettingzoo.butterfly.knights_archers_zombies_v11"),
         "return",
-        400_000,
+        1_000_000,
         n_envs=16,
         n_steps=128,
         hidden=(128, 128),
+        last=100,
     ),
 }

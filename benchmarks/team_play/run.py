@@ -12,7 +12,7 @@ import torch as th
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
-from benchmarks.team_play.curves import BINS, LAST, Point, TeamRun
+from benchmarks.team_play.curves import BINS, Point, TeamRun
 from benchmarks.team_play.independent import IndependentAgents, PresentRows
 from benchmarks.team_play.proofs import PROOFS, Proof
 from sb3_pvp.algorithms.mapoca import MAPOCA, GroupRolloutBuffer, MAPOCAPolicy
@@ -39,7 +39,7 @@ class TeamCurve(BaseCallback):
     def __init__(self, proof: Proof, agent_steps: int) -> None:
         super().__init__()
         self.proof, self.agent_steps = proof, agent_steps
-        self.taken, self.episodes, self.scores = 0, 0, deque[float](maxlen=LAST)
+        self.taken, self.episodes, self.scores = 0, 0, deque[float](maxlen=proof.last)
         self.points: list[Point] = []
         self._fresh: list[float] = []
 
