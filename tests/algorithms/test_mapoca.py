@@ -10,6 +10,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
+from benchmarks.team_play.run import DeathIsTerminal
 from sb3_pvp.algorithms.mapoca import (
     MAPOCA,
     AgentActions,
@@ -84,25 +85,14 @@ def test_the_buffer_has_what_was_played() -> None:
     assert not (gone & buffer.active[1:] & ~buffer.episode_starts[1:, :, None]).any()
 
 
-class DeathIsTerminal(GroupRolloutBuffer):
-    """Pays whose end comes before the episode's only what their last step itself has brought."""
-
-    def compute_returns_and_advantage(self, *given: Any) -> None:
-        super().compute_returns_and_advantage(*given)
-        dies = self.active[:-1] & ~self.active[1:] & ~self.episode_starts[1:, :, None]
-        alone = self.rewards[:-1, :, None] - self.baselines[:-1]
-        self.advantages[:-1] = np.where(dies, alone, self.advantages[:-1])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("buffer_class", [GroupRolloutBuffer, DeathIsTerminal])
 def test_agents_sacrifice_themselves_for_their_mates(buffer_class: type[GroupRolloutBuffer]) -> None:
-    given = {"n_steps": 16, "batch_size": 256, "learning_rate": 1e-3, "ent_coef": 0.01}
-    model = model_on(Gate, 64, **given, policy_kwargs={"net_arch": [64, 64]})
+    given = {"n_steps": 16, "batch_size": 256, "learning_rate": 4e-3, "ent_coef": 0.01}
+    model = model_on(Gate, 64, **given, policy_kwargs={"net_arch": [32]})
     model.rollout_buffer.__class__ = buffer_class
-    model.learn(40_000)
+    model.learn(24_000)
     share = np.mean([episode["r"] > 0 for episode in model.ep_info_buffer])
-    assert share >= 0.95 if buffer_class is GroupRolloutBuffer else share <= 0.3
+    assert share >= 0.95 if buffer_class is GroupRolloutBuffer else share <= 0.1
 
 
 def team_of_dancers(shared: bool = True) -> Contract:

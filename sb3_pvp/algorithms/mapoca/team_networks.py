@@ -133,11 +133,12 @@ class TeamAttention(nn.Module):
         entities = normalized(embeddings)
         return th.cat([entities, self.project(entities)], -1)
 
-    def forward(self, prepared: th.Tensor, present: th.Tensor) -> th.Tensor:
-        """Returns entities ``(..., n, size)`` after attention, given prepared ones and which are present (bool)."""
+    def forward(self, prepared: th.Tensor, present: th.Tensor, asking: th.Tensor | None = None) -> th.Tensor:
+        """Returns entities ``(..., rows, size)`` after attention, given prepared ones; the rest as in `attend`."""
         entities, queries, keys, values = prepared.chunk(4, -1)
-        attended, _ = attend(queries, keys, values, present, self.num_heads)
-        return normalized(self.out(attended) + entities)
+        attended, _ = attend(queries, keys, values, present, self.num_heads, asking)
+        asked = entities if asking is None else entities.index_select(-2, asking)
+        return normalized(self.out(attended) + asked)
 
 
 def normalized(entities: th.Tensor) -> th.Tensor:
@@ -146,9 +147,18 @@ def normalized(entities: th.Tensor) -> th.Tensor:
 
 
 def attend(
-    queries: th.Tensor, keys: th.Tensor, values: th.Tensor, present: th.Tensor, num_heads: int
+    queries: th.Tensor,
+    keys: th.Tensor,
+    values: th.Tensor,
+    present: th.Tensor,
+    num_heads: int,
+    asking: th.Tensor | None = None,
 ) -> tuple[th.Tensor, th.Tensor]:
-    """Returns mixed values ``(..., n, size)`` and the attention ``(..., heads, n, n)`` of each entity to each."""
+    """Returns mixed values ``(..., rows, size)`` and the attention ``(..., heads, rows, n)`` of rows to entities.
+
+    The rows are all n entities, and ``present`` says which of them are there, bool ``(..., n)``; or the entities with
+    the numbers ``asking``, int64 ``(rows,)``, and ``present`` says which of the n each row sees ``(..., rows, n)``.
+    """
     size = queries.shape[-1]
     queries, keys, values = (
         each.reshape(*each.shape[:-1], num_heads, size // num_heads).transpose(-2, -3)
@@ -156,7 +166,8 @@ def attend(
     )
     # By the root of the whole size, and not of a head's, as everywhere else.
     scores = queries @ keys.transpose(-1, -2) / sqrt(size)
-    attention = scores.masked_fill(~present[..., None, None, :], ABSENT).softmax(-1)
+    scores, seen = (scores, present[..., None, :]) if asking is None else (scores.index_select(-2, asking), present)
+    attention = scores.masked_fill(~seen.unsqueeze(-3), ABSENT).softmax(-1)
     return (attention @ values).transpose(-2, -3).flatten(-2), attention
 
 
@@ -198,16 +209,22 @@ class TeamCritic(nn.Module):
         """Returns V ``(batch,)``, given observations ``(batch, agents, size)`` and which agents are present (bool)."""
         self.see(present)
         alone, _ = self.embeddings(observations, None, present)
-        return self._value(self.attention.prepare(alone), present)
+        return self._value(self.attention(self.attention.prepare(alone), present), present)
 
     def evaluate(self, observations: th.Tensor, actions: th.Tensor, present: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns V ``(batch,)`` and the baselines ``(batch, agents)``; those of absent agents mean nothing."""
         self.see(present)
-        # Projected before they are combined: K agents are 2 K entities, but those of all baselines are K * K.
-        alone, acting = (self.attention.prepare(each) for each in self.embeddings(observations, actions, present))
-        own = th.eye(present.shape[-1], dtype=th.bool, device=present.device)[:, :, None]
-        teams = th.where(own, alone[:, None], acting[:, None])
-        return self._value(alone, present), self._value(teams, present[:, None].expand(teams.shape[:-1]))
+        # Each agent is an entity twice, without and with its action, and projected and compared with each other once:
+        # V's team are those without; in the one of an agent's baseline the others stand with theirs.
+        entities = self.attention.prepare(th.cat(self.embeddings(observations, actions, present), -2))
+        agents = present.shape[-1]
+        alone = th.arange(agents, device=present.device)
+        own = th.eye(agents, dtype=th.bool, device=present.device)
+        teams = th.cat([alone[None], th.where(own, alone, alone + agents)])
+        seen = F.one_hot(teams, 2 * agents).sum(1).bool() & present.repeat(1, 2)[:, None]
+        attended = self.attention(entities, seen.repeat_interleave(agents, 1), teams.flatten())
+        values = self._value(attended.unflatten(1, teams.shape), present[:, None].expand(-1, *teams.shape))
+        return values[:, 0], values[:, 1:]
 
     def embeddings(
         self, observations: th.Tensor, actions: th.Tensor | None, present: th.Tensor
@@ -230,8 +247,8 @@ class TeamCritic(nn.Module):
         """Returns how many agents are present, ``(..., 1)``, from -1 for none to 1 for the most seen."""
         return 2 * present.sum(-1, keepdim=True) / self.max_agents - 1
 
-    def _value(self, prepared: th.Tensor, present: th.Tensor) -> th.Tensor:
-        team = self.encoder(pooled(self.attention(prepared, present), present))
+    def _value(self, attended: th.Tensor, present: th.Tensor) -> th.Tensor:
+        team = self.encoder(pooled(attended, present))
         value: th.Tensor = self.value(th.cat([team, self.share(present)], -1))
         return value.squeeze(-1)
 
