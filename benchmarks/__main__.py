@@ -13,6 +13,7 @@ from benchmarks.distributed import bench_distributed
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.mapoca import bench_mapoca
 from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
@@ -22,6 +23,7 @@ from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.soccer import bench_soccer
 from benchmarks.sprt import bench_sprt
+from benchmarks.team_play.commands import team_play
 from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
@@ -33,6 +35,7 @@ app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
+app.command("mapoca")(bench_mapoca)
 app.command("acting")(bench_acting)
 app.command("actors")(bench_actors)
 app.command("actors_learning")(bench_actors_learning)
@@ -50,6 +53,7 @@ app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(team_play, name="team_play")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

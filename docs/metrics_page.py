@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp.algorithms import ppo
+from sb3_pvp.algorithms.mapoca import mapoca
 from sb3_pvp.callbacks import (
     action_limit,
     evaluations,
@@ -62,6 +63,7 @@ def fight_metrics(game: Game) -> dict[str, str]:
 #: Tables of metrics (meanings by tag), by their source.
 SOURCES = {
     "The algorithm `sb3_pvp.PvpPPO`": ppo.METRICS,
+    "The algorithm `sb3_pvp.MAPOCA`, beside the tags of `PvpPPO`": mapoca.METRICS,
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
     "`FightMetricsCallback`": fight_metrics(find_game(HOME_GAME)),
     "`SelfPlayCallback`": self_play.METRICS,

@@ -266,7 +266,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
         with refusals():
             preset = find_preset(given.preset)
         # As defaults, so that options on the command line override them when parsed again.
-        parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
+        parser.set_defaults(algo=preset.algo, env=preset.env_id, conf_file=str(preset.path))
         given = parser.parse_args(arguments)
     if given.challenge is not None:
         given = _for_challenge(parser, given.challenge, arguments)

@@ -36,7 +36,7 @@ from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
-from sb3_pvp.algorithms.presets import ALGO, hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
+from sb3_pvp.algorithms.presets import OURS, hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
@@ -105,7 +105,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._num_actors = 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
-                raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
+                raise Refusal(f"--distribute is for --algo {OURS}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
         default = hyperparams_path(algo) if is_ours(env_id) else None
@@ -141,8 +141,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             hyperparams, saved = self._read_block()
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
-            if self._actors and ALGOS[self.algo] is not PvpPPO:
-                raise Refusal(f"--actors and --synchronous are for --algo {ALGO}")
+            if self._actors and not issubclass(ALGOS[self.algo], PvpPPO):
+                raise Refusal(f"--actors and --synchronous are for --algo {OURS}")
             hyperparams.update(self._actors)
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
@@ -154,7 +154,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 played = self._complete(self._eval_env_kwargs_args or hyperparams.get("env_kwargs"))
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
-                    if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
+                    if issubclass(ALGOS[self.algo], PvpPPO) and not self.optimize_hyperparameters:
                         hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
         self.n_eval_episodes = self.n_eval_episodes or fights

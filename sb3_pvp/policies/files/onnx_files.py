@@ -33,13 +33,13 @@ class _Part(NamedTuple):
     entries: slice
     heads: slice
     sizes: tuple[int, ...]
-    active: int | None  #: The column, not one of its own, that is 0 while the agent is out of the game.
+    active: int | None  #: The column that is 0 while the agent is out of the game.
 
     @classmethod
-    def of(cls, contract: Contract, agent: Agent) -> _Part:
-        """Returns the part of an agent."""
+    def of(cls, contract: Contract, agent: Agent, sees_active: bool) -> _Part:
+        """Returns the part of an agent, which ``sees_active`` or not."""
         active = None if agent.active is None else contract.observation_index(agent.active)
-        columns = [each for each in range(*agent.observations) if each != active]
+        columns = [each for each in range(*agent.observations) if sees_active or each != active]
         entries, heads = slice(*contract.head_offsets[[*agent.heads]].tolist()), slice(*agent.heads)
         return cls(columns, entries, heads, contract.head_sizes[heads], active)
 
@@ -84,8 +84,10 @@ class OnnxOpponent(ModelOpponent):
     def _parts(self, contract: Contract) -> tuple[list[_Part], list[_Part]]:
         """Returns the parts of a seat that the graph decides, all of the same sizes, and the others."""
         graph = self._graph
-        for agents in ([Agent("", (0, contract.num_observations), (0, contract.num_heads))], contract.agents):
-            parts = [_Part.of(contract, agent) for agent in agents]
+        seat = [Agent("", (0, contract.num_observations), (0, contract.num_heads))]
+        # Agents of ML-Agents do not see whether they are in the game, those of ours do.
+        for agents, sees_active in ((seat, True), (contract.agents, True), (contract.agents, False)):
+            parts = [_Part.of(contract, agent, sees_active) for agent in agents]
             fitting = [
                 part
                 for part in parts

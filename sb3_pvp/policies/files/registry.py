@@ -145,7 +145,11 @@ class Algorithm:
         refuse_nan(model.policy.state_dict())
         ages, game = (getattr(model, name, None) for name in ("frame_ages", "game"))
         both = model.observation_space, model.action_space
-        return ModelOpponent(both, content_hash(source), ages, game, self.acting(model))
+        return ModelOpponent(both, self.hash_of(source, model), ages, game, self.acting(model))
+
+    def hash_of(self, source: ModelFile | BaseAlgorithm, model: Any) -> str:
+        """Returns the `ModelOpponent.content_hash` of a model, and of where it is from."""
+        return content_hash(source)
 
 
 _registered: dict[str, Algorithm] = {}
