@@ -68,7 +68,7 @@ def test_sequences_begin_like_episodes_and_abandoned_episodes_end() -> None:
         read = replay.read(Chosen(np.array([0]), np.array([int(start)])))
         assert read["is_first"][0].tolist() == flags["is_first"]
         assert read["is_last"][0].tolist() == flags["is_last"]
-    assert replay.records["is_first"][0, :16].tolist() == facts["stored_is_first"]
+    assert replay.records["is_first"][:16].tolist() == facts["stored_is_first"]
 
 
 def test_latents_are_refreshed_but_that_of_the_first_record() -> None:

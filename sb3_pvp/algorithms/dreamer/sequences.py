@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
+
+from sb3_pvp.common.rows_on_disk import RowsOnDisk
 
 Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
@@ -30,6 +33,9 @@ class SequenceReplayBuffer(ReplayBuffer):
     counts the positions that a sequence can start at, of all environments together; the oldest go first. Each
     record that follows ``length`` others completes one more sequence, and every ``length``-th of these waits to be
     sampled before any other: all that is new is trained on once, soon.
+
+    Records are in a ``folder``, which may be of an earlier process, or in memory. Raises `ValueError` for a folder of
+    other records.
     """
 
     def __init__(
@@ -44,13 +50,16 @@ class SequenceReplayBuffer(ReplayBuffer):
         layout: Layout,
         length: int,
         seed: int | None = None,
+        folder: Path | None = None,
     ) -> None:
         # Not `ReplayBuffer`'s own: that would allocate transitions.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
         self.length = length
         self.rows = max(buffer_size // n_envs, 1) + length - 1
-        #: All records ``(n_envs, rows, …)``; the system gives memory as they fill up.
-        self.records = {name: np.zeros((n_envs, self.rows, *shape), dtype) for name, (shape, dtype) in layout.items()}
+        record = np.dtype([(name, dtype, shape) for name, (shape, dtype) in layout.items()], align=True)
+        self.disk = None if folder is None else RowsOnDisk(folder, self.rows * n_envs, record)
+        #: Without a disk; the system gives memory as it fills up.
+        self.memory = np.zeros(0 if self.disk else self.rows * n_envs, record)
         #: How many records each environment has added in all.
         self.counts = np.zeros(n_envs, np.int64)
         self.fresh: deque[tuple[int, int]] = deque()
@@ -58,11 +67,18 @@ class SequenceReplayBuffer(ReplayBuffer):
         # What SB3 looks at when it loads a buffer.
         self.handle_timeout_termination = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what is pickled: all records, wherever they are."""
+        return vars(self) | {"disk": None, "memory": np.resize(self.records, self.rows * self.n_envs)}
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """All records, one after the other for each environment in turn."""
+        return self.memory if self.disk is None else self.disk.rows
+
     def append(self, env: int, record: Mapping[str, Any]) -> None:
         """Adds the next record of an environment."""
-        row = self.counts[env] % self.rows
-        for name, values in self.records.items():
-            values[env, row] = record[name]
+        self._write(self._places(np.array([env]), self.counts[env : env + 1]), record)
         self.counts[env] += 1
         start = int(self.counts[env]) - self.length
         # As in the original, the first one of a stream starts at its second record.
@@ -98,21 +114,41 @@ class SequenceReplayBuffer(ReplayBuffer):
 
         Each begins like an episode; the last record before another episode is the last of its own.
         """
-        envs, rows = chosen.envs[:, None], self._rows_of(chosen, 0)
-        records = {name: values[envs, rows] for name, values in self.records.items()}
+        rows = self.records[self._places(chosen.envs, chosen.starts, self.length)]
+        records = {name: rows[name].copy() for name in rows.dtype.names}
         records["is_first"][:, 0] = True
         np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records
 
     def refresh(self, chosen: Chosen, latents: Mapping[str, NDArray[Any]]) -> None:
         """Writes what was computed anew for all records of sequences but the first ``(batch, length - 1, …)``."""
-        rows = self._rows_of(chosen, 1)
-        for name, values in latents.items():
-            self.records[name][chosen.envs[:, None], rows] = values
+        self._write(self._places(chosen.envs, chosen.starts + 1, self.length - 1), latents)
 
-    def _rows_of(self, chosen: Chosen, skipped: int) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = (chosen.starts[:, None] + np.arange(skipped, self.length)) % self.rows
-        return rows
+    def _places(self, envs: NDArray[np.int64], starts: NDArray[np.int64], length: int = 1) -> NDArray[np.int64]:
+        places: NDArray[np.int64] = (starts[:, None] + np.arange(length)) % self.rows * self.n_envs + envs[:, None]
+        return places
+
+    def _write(self, places: NDArray[np.int64], values: Mapping[str, Any]) -> None:
+        if self.disk is not None:
+            self.disk.changing(places)
+        for name, part in values.items():
+            self.records[name][places] = part
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Returns what `set_state` goes back to; None of records in memory, which are no part of it."""
+        if self.disk is None:
+            return None
+        counted = {"counts": self.counts.copy(), "fresh": [*self.fresh], "random": self.random.bit_generator.state}
+        return counted | {"mark": self.disk.mark()}
+
+    def set_state(self, state: dict[str, Any]) -> bool:
+        """Goes back to a state, and returns whether the records are there; raises `ValueError` if they are damaged."""
+        if self.disk is None or not len(self.disk.rows):
+            return not state["counts"].any()
+        self.disk.go_back(state["mark"], int(min(state["counts"].max(), self.rows) - 1) * self.n_envs + 1)
+        self.counts, self.fresh = state["counts"].copy(), deque(state["fresh"])
+        self.random.bit_generator.state = state["random"]
+        return True
 
 
 class TrainRatio:
