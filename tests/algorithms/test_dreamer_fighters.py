@@ -1,4 +1,4 @@
-"""Models of DreamerV3 wherever those of MaskablePPO are: opponents, rated, recorded, served; with a state of their own."""
+"""Models of DreamerV3 wherever those of MaskablePPO are, with a state of their own."""
 
 from __future__ import annotations
 

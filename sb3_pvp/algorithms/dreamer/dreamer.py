@@ -6,9 +6,7 @@ the environments, and the records of what came of it.
 
 from __future__ import annotations
 
-import io
 import warnings
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -20,12 +18,11 @@ from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, RolloutReturn, Schedule, TrainFreq
+from stable_baselines3.common.type_aliases import GymEnv, RolloutReturn, Schedule, TrainFreq
 from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F
 
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
-from sb3_pvp.algorithms.dreamer.plain_policy import describe
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_losses
 from sb3_pvp.algorithms.dreamer.sequences import Arrays, SequenceReplayBuffer, TrainRatio
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
@@ -126,17 +123,10 @@ class DreamerV3(OffPolicyAlgorithm):
         self._figures: Tensors = {}
         vars(self).update(resumable.fights_of(self.env))
 
-    def _setup_learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        reset_num_timesteps: bool = True,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[int, BaseCallback]:
+    def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
         """Opens the replay; raises `ValueError` if its folder holds that of another run."""
         self.resumable_parts = {"dreamer": self}
-        if reset_num_timesteps:
+        if is_new:
             self.training_state = None
         if self.replay_buffer is None:
             folder = Path(self.run_folder, "replay") if self.run_folder else None
@@ -148,7 +138,7 @@ class DreamerV3(OffPolicyAlgorithm):
                 self.buffer_size, self.observation_space, self.action_space, self.device, self.n_envs,
                 layout=self._layout(), length=self.batch_length + 1, seed=self.seed, folder=folder,
             )  # fmt: skip
-        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args, **kwargs)
+        return super()._setup_learn(total_timesteps, callback, is_new, *args)
 
     def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         size, policy = self.policy.size, self.policy
@@ -168,19 +158,12 @@ class DreamerV3(OffPolicyAlgorithm):
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
 
-    def save(
-        self,
-        path: str | Path | io.BufferedIOBase,
-        exclude: Iterable[str] | None = None,
-        include: Iterable[str] | None = None,
-    ) -> None:
+    def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
         """Writes a zip file, as SB3 does, but atomically; a replay in a folder can go back to this moment."""
-        resumable.save(self, path, exclude, describe, partial(super().save, include=include))
+        resumable.save(self, path, exclude, self.policy.plain, partial(super().save, include=include))
 
     @classmethod
-    def load(
-        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
-    ) -> Self:
+    def load(cls: type[Self], path: Any, env: GymEnv | None = None, *args: Any, **kwargs: Any) -> Self:
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
         with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
             return super().load(path, env, *args, **kwargs)
@@ -207,15 +190,8 @@ class DreamerV3(OffPolicyAlgorithm):
 
     # -- acting
 
-    def collect_rollouts(
-        self,
-        env: VecEnv,
-        callback: BaseCallback,
-        train_freq: TrainFreq,
-        replay_buffer: Any,
-        action_noise: Any = None,
-        learning_starts: int = 0,
-        log_interval: int | None = None,
+    def collect_rollouts(  # type: ignore[override]
+        self, env: VecEnv, callback: BaseCallback, train_freq: TrainFreq, log_interval: int | None = None, **others: Any
     ) -> RolloutReturn:
         """Plays a rollout and learns meanwhile; a loaded run resumes before it."""
         resumable.resume(self, env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from sb3_pvp.algorithms.dreamer.losses import ReturnScale
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation, head_sizes_of
+from sb3_pvp.policies.files.description import Part
 
 
 class Carried(NamedTuple):
@@ -58,6 +60,23 @@ class DreamerPolicy(BasePolicy):
         self.return_scale = ReturnScale()
         self.optimizer = LaProp(self.networks.trained(), lr=lr_schedule(1), **(optimizer_kwargs or {}))
         self.draws = Draws()
+
+    def plain(self) -> dict[str, Any]:
+        """Returns all but the weights in plain values, so that nothing has to be unpickled to build it again.
+
+        Raises `ValueError` if it sees anything but Box spaces, or its actions are no choices that begin at 0.
+        """
+        space, actions = self.observation_space, self.action_space
+        parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+        if np.any(getattr(actions, "start", 0)):
+            raise ValueError(f"actions do not begin at 0: {actions}")
+        return {
+            "observation": {key: Part.of(key, parts.get(key)).model_dump(mode="json") for key in self.observed.signals},
+            "is_dict": isinstance(space, spaces.Dict),
+            "head_sizes": head_sizes_of(actions),
+            "is_discrete": isinstance(actions, spaces.Discrete),
+            "size": asdict(self.size),
+        }
 
     def check(self, weights: Mapping[str, th.Tensor]) -> None:
         """Raises `ValueError` if these are not the weights of such a policy."""

@@ -392,7 +392,7 @@ class PvpPPO(MaskablePPO):
         ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
         """
         as_sb3 = partial(super().save, include=include)
-        resumable.save(self, path, exclude, lambda model: describe(model).plain(), as_sb3)
+        resumable.save(self, path, exclude, lambda: describe(self).plain(), as_sb3)
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""

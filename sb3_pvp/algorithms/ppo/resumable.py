@@ -122,7 +122,7 @@ def save(
     model: Any,
     path: str | Path | io.BufferedIOBase,
     exclude: Iterable[str] | None,
-    describe: Callable[[Any], dict[str, Any]],
+    describe: Callable[[], dict[str, Any]],
     save_as_sb3: Callable[[Any, set[str]], None],
 ) -> None:
     """Writes the zip file of a model atomically, with its `packed` state and, if it has one, its description.
@@ -135,7 +135,7 @@ def save(
         model.training_state = packed(model)
     model.description = None
     with suppress(ValueError):
-        model.description = describe(model)
+        model.description = describe()
     try:
         if isinstance(path, (str, Path)):
             target = Path(path) if Path(path).suffix else Path(f"{path}.zip")

@@ -8,21 +8,61 @@ from typing import Any
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
+from gymnasium import Space, spaces
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch.nn import functional as F
 
 from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
-from sb3_pvp.algorithms.dreamer.plain_policy import read_plain
+from sb3_pvp.algorithms.dreamer.sizes import ModelSize
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, head_sizes_of, part_of
+from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
+
+#: The largest of any number in a size, and the most entries of all heads: some take memory whatever the weights are.
+_MAX_NUMBER, _MAX_ENTRIES = 1 << 16, 1 << 13
+
+
+class PlainPolicy(BaseModel):
+    """What `DreamerPolicy.plain` returns: a policy of Box observations and choices, but for its weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    observation: dict[str, Part]  #: A Box is the part ``"observation"`` alone.
+    is_dict: bool
+    head_sizes: tuple[int, ...] = Field(min_length=1)
+    is_discrete: bool
+    size: dict[str, int]
+
+    @property
+    def observation_space(self) -> Space[Any]:
+        """A new observation space."""
+        parts = {key: part.space() for key, part in self.observation.items()}
+        return spaces.Dict(parts) if self.is_dict else parts[OBSERVATION]
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """A new action space."""
+        return spaces.Discrete(self.head_sizes[0]) if self.is_discrete else spaces.MultiDiscrete([*self.head_sizes])
+
+    def build(self, weights: Mapping[str, th.Tensor]) -> DreamerPolicy:
+        """Returns the policy; raises `ValueError` if the weights do not fit, before memory is taken for others."""
+        if max(*self.size.values(), sum(self.head_sizes)) > _MAX_NUMBER or sum(self.head_sizes) > _MAX_ENTRIES:
+            raise ValueError("its description is too large")
+        given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
+        with th.device("meta"):  # where tensors have shapes, and no memory
+            DreamerPolicy(*given, mlp_keys="").check(weights)
+        policy = DreamerPolicy(*given, mlp_keys="")
+        policy.load_state_dict(weights)
+        return policy
 
 
 class NumberedDraws(Draws):
@@ -112,7 +152,10 @@ class DreamerFiles(Algorithm):
         """Implements `Algorithm.build`; raises `ValueError` if there is no plain description."""
         if data.get("description") is None:
             raise ValueError("it has no plain description, only pickled parts: load it without safe if you trust it")
-        plain = read_plain(data["description"])
+        try:
+            plain = PlainPolicy.model_validate(data["description"])
+        except ValidationError as error:
+            raise ValueError(f"its description is wrong: {first_error(error, of=PlainPolicy)}") from None
         with loading("it", "DreamerV3"):
             policy = plain.build(weights)
         model = DreamerV3(DreamerPolicy, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
