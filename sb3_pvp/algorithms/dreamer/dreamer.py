@@ -76,7 +76,7 @@ class DreamerV3(OffPolicyAlgorithm):
         imagined_steps: int = 15,
         imag_last: int = 0,
         tau: float = 0.02,
-        rollout_steps: int = 1000,
+        rollout_steps: int = 250,
         replay_folder: str | None = None,
         _init_setup_model: bool = True,
         **others: Any,
@@ -129,16 +129,19 @@ class DreamerV3(OffPolicyAlgorithm):
         if is_new:
             self.training_state = None
         if self.replay_buffer is None:
-            folder = Path(self.run_folder, "replay") if self.run_folder else None
-            folder = Path(self.replay_folder) if self.replay_folder else folder
-            if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
-                raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
-            # A sequence begins with the record whose state is carried into the first one that is trained on.
-            self.replay_buffer = SequenceReplayBuffer(
-                self.buffer_size, self.observation_space, self.action_space, self.device, self.n_envs,
-                layout=self._layout(), length=self.batch_length + 1, seed=self.seed, folder=folder,
-            )  # fmt: skip
+            self._open_replay()
         return super()._setup_learn(total_timesteps, callback, is_new, *args)
+
+    def _open_replay(self) -> None:
+        folder = Path(self.run_folder, "replay") if self.run_folder else None
+        folder = Path(self.replay_folder) if self.replay_folder else folder
+        if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
+        # A sequence begins with the record whose state is carried into the first one that is trained on.
+        self.replay_buffer = SequenceReplayBuffer(
+            self.buffer_size, self.observation_space, self.action_space, self.device, self.n_envs,
+            layout=self._layout(), length=self.batch_length + 1, seed=self.seed, folder=folder,
+        )  # fmt: skip
 
     def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         size, policy = self.policy.size, self.policy

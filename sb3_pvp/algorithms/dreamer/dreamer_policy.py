@@ -35,7 +35,7 @@ class Carried(NamedTuple):
 class DreamerPolicy(BasePolicy):
     """All networks of DreamerV3, acting with a state that `predict` takes and returns.
 
-    ``size`` is a name of `SIZES` or a `ModelSize`. ``mlp_keys`` and ``cnn_keys`` choose the vectors and images of
+    ``size`` is a name of `SIZES`, a `ModelSize`, or its numbers by name. ``mlp_keys`` and ``cnn_keys`` choose the vectors and images of
     a dictionary observation; by default all but what only a critic may see. ``optimizer_kwargs`` go to `LaProp`. Raises
     `ValueError` for spaces that it does not support, and for keys that match nothing.
     """
@@ -47,13 +47,13 @@ class DreamerPolicy(BasePolicy):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         lr_schedule: Schedule,
-        size: str | ModelSize = "size12m",
+        size: str | Mapping[str, int] | ModelSize = "size12m",
         mlp_keys: str = f"(?!{PRIVILEGED}$)",
         cnn_keys: str = ".*",
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
-        self.size = model_size(size) if isinstance(size, str) else size
+        self.size = model_size(size)
         self.observed = ObservedSignals(observation_space, mlp_keys, cnn_keys)
         self.actions = ActionSignals(action_space)
         self.networks = DreamerNetworks(self.observed.signals, self.actions.signals, self.size)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
-from sb3_pvp.common.errors import require_known
+from sb3_pvp.common.errors import require_all_known, require_known
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ SIZES: dict[str, ModelSize] = {
     "size100m": _size_2024(768),
     "size200m": _size_2024(1024),
     "size400m": _size_2024(1536),
+    # The one that the original was measured with on two cores (dreamer.md §5.4).
+    "micro": ModelSize(deter=128, hidden=32, units=32, classes=8, depth=4, stoch=8, blocks=4, layers=2, image_blocks=4),
     "debug": _size_2023(32, 16, 2, 8, latents=4),
     "XS": _size_2023(256, 256, 1, 24),
     "small": _size_2023(512, 512, 2, 32),
@@ -69,7 +72,12 @@ SIZES: dict[str, ModelSize] = {
 }
 
 
-def model_size(name: str) -> ModelSize:
-    """Returns the size of this name; raises `ValueError` with the nearest name for others."""
-    require_known("size of DreamerV3", name, SIZES)
-    return SIZES[name]
+def model_size(given: str | Mapping[str, int] | ModelSize) -> ModelSize:
+    """Returns the size of this name, or of these numbers; `ValueError` with the nearest name for unknown ones."""
+    if isinstance(given, str):
+        require_known("size of DreamerV3", given, SIZES)
+        return SIZES[given]
+    if isinstance(given, Mapping):
+        require_all_known("number in a size of DreamerV3", given, [each.name for each in fields(ModelSize)])
+        return ModelSize(**given)
+    return given

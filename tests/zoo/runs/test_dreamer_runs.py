@@ -1,0 +1,85 @@
+"""Runs of DreamerV3 in rl-zoo3: trained, killed and resumed with replay and metrics, and watched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sb3_pvp import zoo
+from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer
+from tests.paths import ROOT
+
+SIZE = "dict(deter=16, hidden=8, units=8, classes=4, depth=2, stoch=4, blocks=4, layers=1, image_blocks=4, bins=41)"
+ROLLOUT = 4 * 20
+COMMAND = ["--algo", "dreamerv3", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
+PARAMS = ["-params", "n_envs:4", "batch_size:4", "batch_length:8", "train_ratio:16", f"policy_kwargs:dict(size={SIZE})"]
+PARAMS += ["rollout_steps:20", "buffer_size:600", "imagined_steps:4"]
+
+
+def train(folder: Path, rollouts: int, env: str = "NhEnv", *more: str) -> Path:
+    zoo.train([*COMMAND, "--env", env, "-f", str(folder), "-n", str(rollouts * ROLLOUT), *more, *PARAMS])
+    return run_in(folder, env)
+
+
+def run_in(folder: Path, env: str = "NhEnv") -> Path:
+    return folder / f"dreamerv3/{env}_1"
+
+
+def replay_of(run: Path) -> SequenceReplayBuffer:
+    """Opens the replay of a run as it was when the run's model was saved."""
+    model = DreamerV3.load(run / f"{run.name[:-2]}.zip", device="cpu")
+    model.n_envs, model.run_folder = 4, run
+    model._open_replay()
+    from sb3_pvp.algorithms.ppo.resumable import unpack
+
+    assert model.training_state is not None
+    replay: SequenceReplayBuffer = model.replay_buffer
+    assert replay.set_state(unpack(model.training_state)["parts"]["dreamer"]["replay"])
+    return replay
+
+
+def assert_same(first: Path, second: Path) -> None:
+    """Weights, optimiser, counts, replay with its latents, and what the next sequences are."""
+    models = [DreamerV3.load(run / "NhEnv.zip", device="cpu") for run in (first, second)]
+    for states in (
+        [model.policy.state_dict() for model in models],
+        [model.policy.optimizer.state_dict()["state"][0] for model in models],
+    ):
+        assert all(np.array_equal(part, states[1][name]) for name, part in states[0].items())
+    assert (
+        len({(model.num_timesteps, model.trained_rollouts, model.n_updates, model._episode_num) for model in models})
+        == 1
+    )
+    replays = [replay_of(run) for run in (first, second)]
+    assert np.array_equal(replays[0].counts, replays[1].counts) and replays[0].fresh == replays[1].fresh
+    rows = int(min(replays[0].counts.min(), replays[0].rows)) * 4
+    for name in replays[0].records.dtype.names:
+        assert np.array_equal(replays[0].records[name][:rows], replays[1].records[name][:rows]), name
+    assert all(map(np.array_equal, *(replay.choose(16) for replay in replays)))
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts/train.py"), *COMMAND, "--env", "NhEnv", "-n", str(12 * ROLLOUT)]
+    command += ["-f", str(tmp_path / "killed"), *PARAMS]
+    environment, killed = os.environ | {"PYTHONPATH": str(ROOT)}, run_in(tmp_path / "killed")
+    # In the middle of rollouts, updates and writing: the buffer has room for 600 records and is full at the second one.
+    for steps, more in ((3 * ROLLOUT, 0.0), (7 * ROLLOUT, 0.15), (10 * ROLLOUT, 0.05)):
+        process = subprocess.Popen(command, env=environment)
+        while not (killed / f"checkpoints/main_{steps}_steps.zip").exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(more)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, env=environment, check=True)
+    assert_same(train(tmp_path / "whole", 12), killed)
