@@ -37,7 +37,8 @@ class RowsOnDisk:
         about = {"version": VERSION, "count": count, "row": str(dtype)}
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / ABOUT
-        if not any(folder.iterdir()):
+        self.is_new = not any(folder.iterdir())  #: Whether there was nothing in the folder.
+        if self.is_new:
             write_atomically(file, json.dumps(about))
         with reading(file):
             if json.loads(file.read_text(encoding="utf-8")) != about:

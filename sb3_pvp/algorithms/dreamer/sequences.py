@@ -143,7 +143,7 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def set_state(self, state: dict[str, Any]) -> bool:
         """Goes back to a state, and returns whether the records are there; raises `ValueError` if they are damaged."""
-        if self.disk is None or not len(self.disk.rows):
+        if self.disk is None or self.disk.is_new:
             return not state["counts"].any()
         self.disk.go_back(state["mark"], int(min(state["counts"].max(), self.rows) - 1) * self.n_envs + 1)
         self.counts, self.fresh = state["counts"].copy(), deque(state["fresh"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,3 +84,74 @@ def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
         process.wait()
     subprocess.run(command, env=environment, check=True)
     assert_same(train(tmp_path / "whole", 12), killed)
+
+
+def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path, 2, "CartPole-v1")
+    before = replay_of(run)
+    with pytest.warns(UserWarning, match="resumes with new episodes"):
+        assert train(tmp_path, 4, "CartPole-v1") == run
+    model, after = DreamerV3.load(run / "CartPole-v1.zip", device="cpu"), replay_of(run)
+    assert model.num_timesteps == 4 * ROLLOUT and model.trained_rollouts == 4
+    assert (after.counts - before.counts).sum() > 2 * ROLLOUT
+    rows = int(before.counts.min()) * 4
+    for name in ("observation/observation", "action/action", "reward"):
+        assert np.array_equal(before.records[name][:rows], after.records[name][:rows])
+    # One update for each two records, from the first one on.
+    assert abs(model.n_updates - (after.counts.sum() - 4 * 8 - 4 * 8) / 2) < 8
+    zoo.enjoy(["--algo", "dreamerv3", "--env", "CartPole-v1", "-f", str(tmp_path), "-n", "60", "--no-render"])
+    assert "Episode Reward" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_goes_on_after_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(tmp_path / "whole", 3)
+    act, run = DreamerV3._act, run_in(tmp_path / "stopped")
+
+    def stop(model: DreamerV3) -> Any:
+        if model.num_timesteps == ROLLOUT + 44:
+            os.kill(os.getpid(), signal.SIGINT)
+        return act(model)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(DreamerV3, "_act", stop)
+        train(tmp_path / "stopped", 3)
+    assert (run / f"checkpoints/main_{ROLLOUT + 48}_steps.zip").is_file()
+    train(tmp_path / "stopped", 3)
+    models = [DreamerV3.load(each / "NhEnv.zip", device="cpu") for each in (whole, run)]
+    weights = [model.policy.state_dict() for model in models]
+    assert all(np.array_equal(part, weights[1][name]) for name, part in weights[0].items())
+
+
+def test_a_replay_that_cannot_be_used_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(*more: str) -> str:
+        with pytest.raises(SystemExit):
+            train(tmp_path, 4, "NhEnv", *more)
+        *_, line = capsys.readouterr().err.strip().splitlines()
+        return line
+
+    run = train(tmp_path, 2)
+    rows = (run / "replay/rows").read_bytes()
+    os.truncate(run / "replay/rows", 1000)
+    assert "is damaged: it has" in refusal()
+    (run / "replay/rows").write_bytes(rows)
+    about = (run / "replay/about.json").read_text()
+    (run / "replay/about.json").write_text("{")
+    assert "about.json: it is damaged" in refusal()
+    (run / "replay/about.json").write_text(about.replace('"count": ', '"count": 1'))
+    assert "rows of another kind" in refusal()
+    (run / "replay/about.json").write_text(about)
+    write = os.pwrite
+
+    def full(*given: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        assert "No space left on device" in refusal() and os.pwrite is not write
+    train(tmp_path, 3)
+    shutil.rmtree(run / "replay")
+    with pytest.warns(UserWarning, match="no replay of this run any more"):
+        train(tmp_path, 4)
+    assert replay_of(run).counts.max() < 2.5 * ROLLOUT / 4
