@@ -45,7 +45,7 @@ class PlainPolicy(BaseModel):
     @property
     def observation_space(self) -> Space[Any]:
         """A new observation space."""
-        parts = {key: part.space() for key, part in self.observation.items()}
+        parts: dict[str, Space[Any]] = {key: part.space() for key, part in self.observation.items()}
         return spaces.Dict(parts) if self.is_dict else parts[OBSERVATION]
 
     @property
@@ -59,9 +59,8 @@ class PlainPolicy(BaseModel):
             raise ValueError("its description is too large")
         given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
         with th.device("meta"):  # where tensors have shapes, and no memory
-            DreamerPolicy(*given, mlp_keys="").check(weights)
-        policy = DreamerPolicy(*given, mlp_keys="")
-        policy.load_state_dict(weights)
+            policy = DreamerPolicy(*given, mlp_keys="")
+        policy.load_state_dict({name: part.float() for name, part in weights.items()}, assign=True)
         return policy
 
 

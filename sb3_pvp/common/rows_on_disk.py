@@ -46,9 +46,9 @@ class RowsOnDisk:
         self._entry = np.dtype([("row", np.int64), ("before", dtype)])
         self._file = os.open(folder / ROWS, os.O_RDWR | os.O_CREAT)
         self._kept = np.zeros(count, np.bool_)  # since the last mark
-        self._touched, self._number = 0, max(self._journals(), default=-1)
+        self._touched = 0
         self._map()
-        self.mark()
+        self._open_journal(max(self._journals(), default=0))
 
     def _map(self) -> None:
         """Maps all whole rows in the file."""
@@ -91,9 +91,8 @@ class RowsOnDisk:
 
     def mark(self) -> int:
         """Returns a number by which `go_back` finds the rows as they are now."""
-        self._number += 1
-        self._open_journal()
-        self._kept[:] = False
+        os.close(self._journal)
+        self._open_journal(self._number + 1)
         journals = self._journals()
         sizes = {number: path.stat().st_size for number, path in journals.items()}
         for number in [*journals][:-2]:
@@ -103,10 +102,12 @@ class RowsOnDisk:
             del sizes[number]
         return self._number
 
-    def _open_journal(self) -> None:
-        if hasattr(self, "_journal"):
-            os.close(self._journal)
-        self._journal = os.open(self.folder / f"before.{self._number:09}", os.O_RDWR | os.O_CREAT)
+    def _open_journal(self, number: int) -> None:
+        self._number, path = number, self.folder / f"before.{number:09}"
+        self._journal = os.open(path, os.O_RDWR | os.O_CREAT)
+        self._kept[:] = False
+        for entries in self._entries(path):
+            self._kept[entries["row"]] = True
 
     def go_back(self, mark: int, num_rows: int) -> None:
         """Sets all rows back to a mark, when at least ``num_rows`` had been written; raises `ValueError` if it is gone.
@@ -126,11 +127,8 @@ class RowsOnDisk:
         # The newest first: those that are left, if this process is killed, lead to the same rows.
         for number in reversed([*journals][1:]):
             journals[number].unlink()
-        self._number = mark
-        self._open_journal()
-        self._kept[:] = False
-        for entries in self._entries(journals[mark]):
-            self._kept[entries["row"]] = True
+        os.close(self._journal)
+        self._open_journal(mark)
 
     def _entries(self, path: Path) -> Iterator[NDArray[Any]]:
         """Yields the entries of a journal in parts; the last one is left out if it is not whole."""

@@ -365,7 +365,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         n_timesteps,
                         callbacks,
                         tb_log_name=run.name,
-                        reset_num_timesteps=not (self.continue_training and self._is_ours or stopped),
+                        reset_num_timesteps=not ((self.continue_training and self._is_ours) or stopped),
                         **keywords,
                     )
                     (run / UNFINISHED).unlink(missing_ok=True)

@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_refused_in_one_line(path: Path, tmp_path: Path) ->
     size = json.loads(zipfile.ZipFile(path).read("data"))["description"]["size"]
     assert "was trained in another game" in refusal(str(path), "NhEnv")
     assert "must be Discrete or MultiDiscrete" in refusal(DreamerV3("MlpPolicy", "Pendulum-v1", **SMALL))
-    assert "it is of another size" in refusal(changed(size=size | {"deter": 32}))
+    assert "its networks are of another size" in refusal(changed(size=size | {"deter": 32}))
     assert "its description is too large" in refusal(changed(size=size | {"units": 1 << 40}))
     assert "its description is wrong" in refusal(changed(size="large"))
     sees_all = DreamerV3("MultiInputPolicy", PvpVecEnv(1, game="NhEnv", opponent="baseline"), **SMALL | {

@@ -22,7 +22,7 @@ def replay_of(length: int, buffer_size: int = 1000, n_envs: int = 1) -> Sequence
 
 
 def add(replay: SequenceReplayBuffer, env: int, number: int, **flags: Any) -> None:
-    replay.append(env, {"number": number, "is_first": False, "is_last": False, "latent": 0.0, **flags})
+    replay.append(np.array([env]), {"number": number, "is_first": False, "is_last": False, "latent": 0.0, **flags})
 
 
 def test_fresh_sequences_come_first_and_once() -> None:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -94,7 +93,6 @@ class DreamerV3(OffPolicyAlgorithm):
             train_freq=(rollout_steps, "step"),
             support_multi_env=True,
             sde_support=False,
-            supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete),
             **others,
         )
         self.batch_length = batch_length
@@ -121,7 +119,9 @@ class DreamerV3(OffPolicyAlgorithm):
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
         self._figures: Tensors = {}
-        vars(self).update(resumable.fights_of(self.env))
+        if self.env is not None and self.env.has_attr("frame_ages"):
+            self.frame_ages, fights = (self.env.get_attr(name, [0])[0] for name in ("frame_ages", "match_settings"))
+            vars(self).update(fights or {})
 
     def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
         """Opens the replay; raises `ValueError` if its folder holds that of another run."""
@@ -133,8 +133,8 @@ class DreamerV3(OffPolicyAlgorithm):
         return super()._setup_learn(total_timesteps, callback, is_new, *args)
 
     def _open_replay(self) -> None:
-        folder = Path(self.run_folder, "replay") if self.run_folder else None
-        folder = Path(self.replay_folder) if self.replay_folder else folder
+        given = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
+        folder = Path(given) if given else None
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
         # A sequence begins with the record whose state is carried into the first one that is trained on.
@@ -187,7 +187,7 @@ class DreamerV3(OffPolicyAlgorithm):
         elif self.replay_buffer.counts.any():
             self._ratio.counted = state["counted"]
 
-    def predict(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:  # type: ignore[override]
+    def predict(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
         """Does the same as `DreamerPolicy.predict`."""
         return self.policy.predict(*args, **kwargs)
 
@@ -202,7 +202,7 @@ class DreamerV3(OffPolicyAlgorithm):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
         self.policy.set_training_mode(False)
         callback.on_rollout_start()
-        n_steps, n_episodes = 0, self._episode_num
+        n_steps = 0
         while n_steps < train_freq.frequency and self.num_timesteps < self._total_timesteps:
             self.train(self.gradient_steps, self.batch_size)
             actions = self._act()
@@ -215,10 +215,10 @@ class DreamerV3(OffPolicyAlgorithm):
             finally:  # Whatever it raises, the step is recorded, and the run can be resumed after it.
                 self._update_info_buffer(infos, dones)
                 self._add_last_records(rewards, dones, infos)
-                self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards
+                self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards  # type: ignore[assignment]
                 self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
             if not goes_on:
-                return RolloutReturn(n_steps * env.num_envs, self._episode_num - n_episodes, continue_training=False)
+                return RolloutReturn(n_steps, 0, continue_training=False)
             for _ in range(dones.sum()):
                 self._episode_num += 1
                 if log_interval is not None and self._episode_num % log_interval == 0:
@@ -226,7 +226,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self.trained_rollouts += 1
         callback.update_locals(locals())
         callback.on_rollout_end()
-        return RolloutReturn(n_steps * env.num_envs, self._episode_num - n_episodes, continue_training=True)
+        return RolloutReturn(n_steps, 0, continue_training=True)
 
     def _act(self) -> NDArray[Any]:
         """Returns actions of all environments; the record of an observation is complete with the action taken there."""
@@ -237,13 +237,9 @@ class DreamerV3(OffPolicyAlgorithm):
         is_first = th.as_tensor(self._last_episode_starts, device=self.device)
         actions, self._carried = self.policy.step(observations, self._carried, is_first)
         records = _prefixed("observation", observations) | _prefixed("action", actions)
-        records |= {
-            "deter": self._carried.deter.cpu().numpy(), "stoch": self._carried.stoch.argmax(-1).cpu().numpy(),
-            "reward": np.where(self._last_episode_starts, 0, self._rewards), "is_first": self._last_episode_starts,
-        }  # fmt: skip
-        for env in range(self.n_envs):
-            record = {name: values[env] for name, values in records.items()}
-            self.replay_buffer.append(env, {**record, "is_last": False, "is_terminal": False})
+        records |= _latents(*self._carried[:2]) | {"is_first": self._last_episode_starts}
+        records["reward"] = np.where(self._last_episode_starts, 0, self._rewards)
+        self.replay_buffer.append(np.arange(self.n_envs), {**records, "is_last": False, "is_terminal": False})
         return self.policy.actions.to_env(actions)
 
     def _add_last_records(self, rewards: NDArray[Any], dones: NDArray[Any], infos: list[dict[str, Any]]) -> None:
@@ -251,11 +247,10 @@ class DreamerV3(OffPolicyAlgorithm):
         for env in np.flatnonzero(dones):
             observation = self.policy.obs_to_tensor(infos[env]["terminal_observation"])[0]
             seen = _prefixed("observation", self.policy.observed.tensors(observation))
-            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.records.dtype.names, 0)
-            record |= {name: values[0] for name, values in seen.items()}
-            truncated = infos[env].get("TimeLimit.truncated", False)
-            record |= {"reward": rewards[env], "is_last": True, "is_terminal": not truncated}
-            self.replay_buffer.append(int(env), record)
+            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.names, 0)
+            is_terminal = not infos[env].get("TimeLimit.truncated", False)
+            record |= {**seen, "reward": rewards[env], "is_last": True, "is_terminal": is_terminal}
+            self.replay_buffer.append(np.array([env]), record)
 
     # -- learning
 
@@ -263,8 +258,8 @@ class DreamerV3(OffPolicyAlgorithm):
         """Makes the updates that are due after the records so far."""
         if self.replay_buffer.size() < batch_size * self.batch_length:
             return
+        self._update_learning_rate(self.policy.optimizer)
         for _ in range(self._ratio.due(int(self.replay_buffer.counts.sum()))):
-            self._update_learning_rate(self.policy.optimizer)
             self.update()
 
     def update(self) -> None:
@@ -272,15 +267,11 @@ class DreamerV3(OffPolicyAlgorithm):
         policy, chosen = self.policy, self.replay_buffer.choose(self.batch_size)
         batch = self._batch(self.replay_buffer.read(chosen))
         losses = dreamer_losses(policy.networks, batch, policy.return_scale, self.settings, policy.draws)
-        total = losses.total(self.settings.scales)
         policy.optimizer.zero_grad()
-        total.backward()  # type: ignore[no-untyped-call]
+        losses.total(self.settings.scales).backward()  # type: ignore[no-untyped-call]
         policy.optimizer.step()
         policy.networks.follow(self.tau)
-        deter, stoch = losses.observed.states
-        self.replay_buffer.refresh(
-            chosen, {"deter": deter.detach().cpu().numpy(), "stoch": stoch.argmax(-1).cpu().numpy()}
-        )
+        self.replay_buffer.refresh(chosen, _latents(*losses.observed.states))
         self.n_updates += 1
         self._figures = losses.figures
 
@@ -307,3 +298,7 @@ class DreamerV3(OffPolicyAlgorithm):
 
 def _prefixed(kind: str, tensors: Tensors) -> Arrays:
     return {f"{kind}/{key}": values.cpu().numpy() for key, values in tensors.items()}
+
+
+def _latents(deter: th.Tensor, stoch: th.Tensor) -> Arrays:
+    return {"deter": deter.detach().cpu().numpy(), "stoch": stoch.argmax(-1).cpu().numpy()}

@@ -20,6 +20,7 @@ from sb3_pvp.algorithms.dreamer.losses import ReturnScale
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors
+from sb3_pvp.common.errors import one_line
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation, head_sizes_of
 from sb3_pvp.policies.files.description import Part
 
@@ -35,7 +36,7 @@ class Carried(NamedTuple):
 class DreamerPolicy(BasePolicy):
     """All networks of DreamerV3, acting with a state that `predict` takes and returns.
 
-    ``size`` is a name of `SIZES`, a `ModelSize`, or its numbers by name. ``mlp_keys`` and ``cnn_keys`` choose the vectors and images of
+    ``size`` is a name of `SIZES` or a `ModelSize`. ``mlp_keys`` and ``cnn_keys`` choose the vectors and images of
     a dictionary observation; by default all but what only a critic may see. ``optimizer_kwargs`` go to `LaProp`. Raises
     `ValueError` for spaces that it does not support, and for keys that match nothing.
     """
@@ -47,13 +48,13 @@ class DreamerPolicy(BasePolicy):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         lr_schedule: Schedule,
-        size: str | Mapping[str, int] | ModelSize = "size12m",
+        size: str | ModelSize = "size12m",
         mlp_keys: str = f"(?!{PRIVILEGED}$)",
         cnn_keys: str = ".*",
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space)
-        self.size = model_size(size)
+        self.size = model_size(size) if isinstance(size, str) else size
         self.observed = ObservedSignals(observation_space, mlp_keys, cnn_keys)
         self.actions = ActionSignals(action_space)
         self.networks = DreamerNetworks(self.observed.signals, self.actions.signals, self.size)
@@ -68,35 +69,23 @@ class DreamerPolicy(BasePolicy):
         """
         space, actions = self.observation_space, self.action_space
         parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-        if np.any(getattr(actions, "start", 0)):
-            raise ValueError(f"actions do not begin at 0: {actions}")
+        if np.any(getattr(actions, "start", 0)) or not self.observed.signals.keys() <= parts.keys():
+            raise ValueError(f"there is no plain description of {space} and {actions}")
         return {
-            "observation": {key: Part.of(key, parts.get(key)).model_dump(mode="json") for key in self.observed.signals},
+            "observation": {key: Part.of(key, parts[key]).model_dump(mode="json") for key in self.observed.signals},
             "is_dict": isinstance(space, spaces.Dict),
             "head_sizes": head_sizes_of(actions),
             "is_discrete": isinstance(actions, spaces.Discrete),
             "size": asdict(self.size),
         }
 
-    def check(self, weights: Mapping[str, th.Tensor]) -> None:
-        """Raises `ValueError` if these are not the weights of such a policy."""
-        own = self.state_dict()
-        if not own.keys() & weights.keys():
-            name = min(weights, default="nothing")
-            raise ValueError(f"it has other networks ({name}), such as those of 2023, which this edition cannot read")
-        for name in sorted(own.keys() | weights.keys()):
-            shapes = [tuple(each[name].shape) if name in each else "missing" for each in (weights, own)]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"it is of another size, or of other spaces: its {name} is {shapes[0]}, here it is {shapes[1]}: "
-                    "take the policy_kwargs and the environment that it was trained with"
-                )
-
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Does as torch does; raises `ValueError` as `check` does."""
-        if strict:
-            self.check(state_dict)
-        return super().load_state_dict(state_dict, strict, assign)
+        """Does as torch does; raises `ValueError` of one line for weights of other networks."""
+        try:
+            return super().load_state_dict(state_dict, strict, assign)
+        except RuntimeError as error:  # its message has a line per weight
+            text = "its networks are of another size, see the size in policy_kwargs, of other spaces or another Dreamer"
+            raise ValueError(f"{text}: {one_line(error):.200}") from None
 
     def start(self, n: int) -> Carried:
         """Returns what ``n`` fighters remember before their first step."""
@@ -183,7 +172,7 @@ def masked(distributions: Mapping[str, ActionDistribution], masks: th.Tensor) ->
     if len(logits) < len(distributions) or masks.shape[1] != sum(widths):
         raise ValueError(f"masks of {masks.shape[1]} entries do not fit actions of {sum(widths)} choices")
     allowed: dict[str, ActionDistribution] = {}
-    for part, (key, each) in zip(masks.split(widths, 1), logits.items(), strict=True):
+    for part, (key, each) in zip(th.split(masks, widths, 1), logits.items(), strict=True):
         legal = part.reshape(each.shape).clone()
         legal[..., 0] |= ~legal.any(-1)
         allowed[key] = Choices(each.masked_fill(~legal, -1e9))

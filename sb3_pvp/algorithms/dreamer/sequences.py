@@ -57,6 +57,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         self.length = length
         self.rows = max(buffer_size // n_envs, 1) + length - 1
         record = np.dtype([(name, dtype, shape) for name, (shape, dtype) in layout.items()], align=True)
+        self.names = [*layout]
         self.disk = None if folder is None else RowsOnDisk(folder, self.rows * n_envs, record)
         #: Without a disk; the system gives memory as it fills up.
         self.memory = np.zeros(0 if self.disk else self.rows * n_envs, record)
@@ -76,14 +77,15 @@ class SequenceReplayBuffer(ReplayBuffer):
         """All records, one after the other for each environment in turn."""
         return self.memory if self.disk is None else self.disk.rows
 
-    def append(self, env: int, record: Mapping[str, Any]) -> None:
-        """Adds the next record of an environment."""
-        self._write(self._places(np.array([env]), self.counts[env : env + 1]), record)
-        self.counts[env] += 1
-        start = int(self.counts[env]) - self.length
-        # As in the original, the first one of a stream starts at its second record.
-        if start >= 0 and start % self.length == 1:
-            self.fresh.append((env, start))
+    def append(self, envs: NDArray[np.int64], records: Mapping[str, Any]) -> None:
+        """Adds the next records ``(envs, …)`` of some environments; numbers are those of all of them."""
+        self._write(self._places(envs, self.counts[envs])[:, 0], records)
+        self.counts[envs] += 1
+        for env in envs.tolist():
+            start = int(self.counts[env]) - self.length
+            # As in the original, the first one of a stream starts at its second record.
+            if start >= 0 and start % self.length == 1:
+                self.fresh.append((env, start))
 
     def starts_of(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns for each environment the oldest record that a sequence can start at, and how many there are."""
@@ -115,7 +117,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         Each begins like an episode; the last record before another episode is the last of its own.
         """
         rows = self.records[self._places(chosen.envs, chosen.starts, self.length)]
-        records = {name: rows[name].copy() for name in rows.dtype.names}
+        records = {name: rows[name].copy() for name in self.names}
         records["is_first"][:, 0] = True
         np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records

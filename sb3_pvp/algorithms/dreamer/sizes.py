@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from sb3_pvp.common.errors import require_all_known, require_known
+from sb3_pvp.common.errors import require_known
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,7 @@ SIZES: dict[str, ModelSize] = {
 }
 
 
-def model_size(given: str | Mapping[str, int] | ModelSize) -> ModelSize:
-    """Returns the size of this name, or of these numbers; `ValueError` with the nearest name for unknown ones."""
-    if isinstance(given, str):
-        require_known("size of DreamerV3", given, SIZES)
-        return SIZES[given]
-    if isinstance(given, Mapping):
-        require_all_known("number in a size of DreamerV3", given, [each.name for each in fields(ModelSize)])
-        return ModelSize(**given)
-    return given
+def model_size(name: str) -> ModelSize:
+    """Returns the size of this name; raises `ValueError` with the nearest name for others."""
+    require_known("size of DreamerV3", name, SIZES)
+    return SIZES[name]

@@ -162,7 +162,10 @@ class PvpPPO(MaskablePPO):
         super()._setup_model()
         self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
-        vars(self).update(resumable.fights_of(self.env))
+        if self.env is not None and self.env.has_attr("frame_ages"):
+            self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
+            fights = self.env.get_attr("match_settings", indices=[0])[0]
+            self.game, self.reset_params = (fights["game"], fights["reset_params"]) if fights else (None, None)
 
     def _adopt_contract(self) -> None:
         """Passes the environments' contract to the policy, unless any process can look it up by its name."""

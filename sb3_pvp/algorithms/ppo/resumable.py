@@ -148,14 +148,6 @@ def save(
         del model.description
 
 
-def fights_of(env: VecEnv | None) -> dict[str, Any]:
-    """Returns what a model of fights is saved with: the attributes ``game``, ``reset_params`` and ``frame_ages``."""
-    if env is None or not env.has_attr("frame_ages"):
-        return {}
-    settings = env.get_attr("match_settings", indices=[0])[0] or {"game": None, "reset_params": None}
-    return settings | {"frame_ages": env.get_attr("frame_ages", indices=[0])[0]}
-
-
 def unpack(packed: bytes) -> State:
     """Returns the state in ``packed``; raises `ValueError` if an incompatible version of this package packed it."""
     state: State = pickle.loads(zlib.decompress(packed))

@@ -19,10 +19,9 @@ from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer
 from tests.paths import ROOT
 
-SIZE = "dict(deter=16, hidden=8, units=8, classes=4, depth=2, stoch=4, blocks=4, layers=1, image_blocks=4, bins=41)"
 ROLLOUT = 4 * 20
 COMMAND = ["--algo", "dreamerv3", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
-PARAMS = ["-params", "n_envs:4", "batch_size:4", "batch_length:8", "train_ratio:16", f"policy_kwargs:dict(size={SIZE})"]
+PARAMS = ["-params", "n_envs:4", "batch_size:4", "batch_length:8", "train_ratio:16", "policy_kwargs:dict(size='debug')"]
 PARAMS += ["rollout_steps:20", "buffer_size:600", "imagined_steps:4"]
 
 
@@ -134,7 +133,7 @@ def test_a_replay_that_cannot_be_used_is_refused_in_one_line(
     run = train(tmp_path, 2)
     rows = (run / "replay/rows").read_bytes()
     os.truncate(run / "replay/rows", 1000)
-    assert "is damaged: it has" in refusal()
+    assert "is damaged: it" in refusal()
     (run / "replay/rows").write_bytes(rows)
     about = (run / "replay/about.json").read_text()
     (run / "replay/about.json").write_text("{")
