@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ _MAX_NUMBER, _MAX_ENTRIES = 1 << 16, 1 << 13
 
 
 class PlainPolicy(BaseModel):
-    """What `DreamerPolicy.plain` returns: a policy of Box observations and choices, but for its weights."""
+    """A policy of Box observations and choices in plain values, but for its weights and what it does not see."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -142,6 +143,21 @@ class DreamerFiles(Algorithm):
     """DreamerV3 in the registry."""
 
     model_class = DreamerV3
+
+    def describe(self, model: Any) -> dict[str, Any]:
+        """Implements `Algorithm.describe`: for Box observations, and choices that begin at 0."""
+        policy, space, actions = model.policy, model.observation_space, model.action_space
+        parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+        seen = policy.observed.signals.keys()
+        if np.any(getattr(actions, "start", 0)) or not seen <= parts.keys():
+            raise ValueError(f"there is no plain description of {space} and {actions}")
+        return PlainPolicy(
+            observation={key: Part.of(key, parts[key]) for key in seen},
+            is_dict=isinstance(space, spaces.Dict),
+            head_sizes=head_sizes_of(actions),
+            is_discrete=isinstance(actions, spaces.Discrete),
+            size=asdict(policy.size),
+        ).model_dump(mode="json")
 
     def acting(self, model: Any) -> DreamerActing:
         """Implements `Algorithm.acting`."""

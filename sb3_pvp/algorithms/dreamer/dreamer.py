@@ -28,6 +28,7 @@ from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
+from sb3_pvp.policies.files.registry import find_algorithm
 
 Self = TypeVar("Self", bound="DreamerV3")
 
@@ -52,11 +53,9 @@ class DreamerV3(OffPolicyAlgorithm):
     run_folder: str | Path | None = None  #: Set by the program that starts the run, not saved.
     description: dict[str, Any] | None = None  #: Only while saving: the policy in plain values.
     _rollout_start: None = None  # A run is resumed between any two steps.
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
-        "MlpPolicy": DreamerPolicy,
-        "CnnPolicy": DreamerPolicy,
-        "MultiInputPolicy": DreamerPolicy,
-    }
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = dict.fromkeys(
+        ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"), DreamerPolicy
+    )
     policy: DreamerPolicy
     replay_buffer: Any  # a `SequenceReplayBuffer` once it learns
 
@@ -81,22 +80,11 @@ class DreamerV3(OffPolicyAlgorithm):
         **others: Any,
     ) -> None:
         super().__init__(
-            policy,
-            env,
-            learning_rate,
-            buffer_size=buffer_size,
+            policy, env, learning_rate, buffer_size=buffer_size, batch_size=batch_size, tau=tau, gamma=gamma,
             # There is no random phase: the untrained policy acts from the first step.
-            learning_starts=0,
-            batch_size=batch_size,
-            tau=tau,
-            gamma=gamma,
-            train_freq=(rollout_steps, "step"),
-            support_multi_env=True,
-            sde_support=False,
-            **others,
-        )
-        self.batch_length = batch_length
-        self.train_ratio = train_ratio
+            learning_starts=0, train_freq=(rollout_steps, "step"), support_multi_env=True, sde_support=False, **others,
+        )  # fmt: skip
+        self.batch_length, self.train_ratio = batch_length, train_ratio
         self.gae_lambda, self.ent_coef = gae_lambda, ent_coef
         self.imagined_steps, self.imag_last = imagined_steps, imag_last
         self.rollout_steps, self.replay_folder = rollout_steps, replay_folder
@@ -163,7 +151,8 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
         """Writes a zip file, as SB3 does, but atomically; a replay in a folder can go back to this moment."""
-        resumable.save(self, path, exclude, self.policy.plain, partial(super().save, include=include))
+        describe = partial(find_algorithm(self.algorithm).describe, self)
+        resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
     @classmethod
     def load(cls: type[Self], path: Any, env: GymEnv | None = None, *args: Any, **kwargs: Any) -> Self:

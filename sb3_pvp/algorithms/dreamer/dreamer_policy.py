@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,7 @@ from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, e
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors
 from sb3_pvp.common.errors import one_line
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation, head_sizes_of
-from sb3_pvp.policies.files.description import Part
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation
 
 
 class Carried(NamedTuple):
@@ -61,23 +59,6 @@ class DreamerPolicy(BasePolicy):
         self.return_scale = ReturnScale()
         self.optimizer = LaProp(self.networks.trained(), lr=lr_schedule(1), **(optimizer_kwargs or {}))
         self.draws = Draws()
-
-    def plain(self) -> dict[str, Any]:
-        """Returns all but the weights in plain values, so that nothing has to be unpickled to build it again.
-
-        Raises `ValueError` if it sees anything but Box spaces, or its actions are no choices that begin at 0.
-        """
-        space, actions = self.observation_space, self.action_space
-        parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-        if np.any(getattr(actions, "start", 0)) or not self.observed.signals.keys() <= parts.keys():
-            raise ValueError(f"there is no plain description of {space} and {actions}")
-        return {
-            "observation": {key: Part.of(key, parts[key]).model_dump(mode="json") for key in self.observed.signals},
-            "is_dict": isinstance(space, spaces.Dict),
-            "head_sizes": head_sizes_of(actions),
-            "is_discrete": isinstance(actions, spaces.Discrete),
-            "size": asdict(self.size),
-        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Does as torch does; raises `ValueError` of one line for weights of other networks."""
@@ -154,11 +135,8 @@ class DreamerPolicy(BasePolicy):
         return chosen if vectorized else chosen[0], tuple(part.cpu().numpy() for part in carried)
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> th.Tensor:
-        observations = self.observed.tensors(observation)
-        n = len(next(iter(observations.values())))
-        actions, _ = self.step(
-            observations, self.start(n), th.ones(n, dtype=th.bool, device=self.device), deterministic
-        )
+        observations, is_first = self.observed.tensors(observation), th.ones(1, dtype=th.bool, device=self.device)
+        actions, _ = self.step(observations, self.start(1), is_first, deterministic)
         return th.as_tensor(self.actions.to_env(actions))
 
 

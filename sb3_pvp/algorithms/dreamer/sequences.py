@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from sb3_pvp.common.rows_on_disk import RowsOnDisk
 Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
 Layout = Mapping[str, tuple[tuple[int, ...], Any]]
+_COUNTED = ("counts", "fresh", "random")  #: What a replay counts beside its records.
 
 
 class Chosen(NamedTuple):
@@ -140,16 +142,14 @@ class SequenceReplayBuffer(ReplayBuffer):
         """Returns what `set_state` goes back to; None of records in memory, which are no part of it."""
         if self.disk is None:
             return None
-        counted = {"counts": self.counts.copy(), "fresh": [*self.fresh], "random": self.random.bit_generator.state}
-        return counted | {"mark": self.disk.mark()}
+        return {"mark": self.disk.mark()} | copy.deepcopy({name: vars(self)[name] for name in _COUNTED})
 
     def set_state(self, state: dict[str, Any]) -> bool:
         """Goes back to a state, and returns whether the records are there; raises `ValueError` if they are damaged."""
         if self.disk is None or self.disk.is_new:
             return not state["counts"].any()
         self.disk.go_back(state["mark"], int(min(state["counts"].max(), self.rows) - 1) * self.n_envs + 1)
-        self.counts, self.fresh = state["counts"].copy(), deque(state["fresh"])
-        self.random.bit_generator.state = state["random"]
+        vars(self).update(copy.deepcopy({name: state[name] for name in _COUNTED}))
         return True
 
 
