@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from sb3_pvp.algorithms.dreamer.sequences import Chosen, SequenceReplayBuffer, TrainRatio
 from tests.algorithms.dreamer_reference import file_of
@@ -17,8 +16,7 @@ LAYOUT = {"number": ((), np.int64), "is_first": ((), bool), "is_last": ((), bool
 
 
 def replay_of(length: int, buffer_size: int = 1000, n_envs: int = 1) -> SequenceReplayBuffer:
-    space = spaces.Discrete(2)
-    return SequenceReplayBuffer(buffer_size, space, space, n_envs=n_envs, layout=LAYOUT, length=length, seed=0)
+    return SequenceReplayBuffer(buffer_size, n_envs, LAYOUT, length, seed=0)
 
 
 def add(replay: SequenceReplayBuffer, env: int, number: int, **flags: Any) -> None:

@@ -118,6 +118,9 @@ class DreamerV3(OffPolicyAlgorithm):
             self.training_state = None
         if self.replay_buffer is None:
             self._open_replay()
+        found, own = self.replay_buffer, (self._layout(), self.n_envs, self.batch_length + 1)
+        if (found.layout, found.n_envs, found.length) != own:
+            raise ValueError("the replay is of another size, other spaces, batch_length or number of environments")
         return super()._setup_learn(total_timesteps, callback, is_new, *args)
 
     def _open_replay(self) -> None:
@@ -126,10 +129,8 @@ class DreamerV3(OffPolicyAlgorithm):
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
         # A sequence begins with the record whose state is carried into the first one that is trained on.
-        self.replay_buffer = SequenceReplayBuffer(
-            self.buffer_size, self.observation_space, self.action_space, self.device, self.n_envs,
-            layout=self._layout(), length=self.batch_length + 1, seed=self.seed, folder=folder,
-        )  # fmt: skip
+        given = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1, self.seed
+        self.replay_buffer = SequenceReplayBuffer(*given, folder=folder)
 
     def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         size, policy = self.policy.size, self.policy
@@ -236,7 +237,7 @@ class DreamerV3(OffPolicyAlgorithm):
         for env in np.flatnonzero(dones):
             observation = self.policy.obs_to_tensor(infos[env]["terminal_observation"])[0]
             seen = _prefixed("observation", self.policy.observed.tensors(observation))
-            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.names, 0)
+            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.layout, 0)
             is_terminal = not infos[env].get("TimeLimit.truncated", False)
             record |= {**seen, "reward": rewards[env], "is_last": True, "is_terminal": is_terminal}
             self.replay_buffer.append(np.array([env]), record)

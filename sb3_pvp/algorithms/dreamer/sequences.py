@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer
 
 from sb3_pvp.common.rows_on_disk import RowsOnDisk
 
@@ -41,25 +40,12 @@ class SequenceReplayBuffer(ReplayBuffer):
     """
 
     def __init__(
-        self,
-        buffer_size: int,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        device: Any = "auto",
-        n_envs: int = 1,
-        optimize_memory_usage: bool = False,
-        *,
-        layout: Layout,
-        length: int,
-        seed: int | None = None,
-        folder: Path | None = None,
+        self, buffer_size: int, n_envs: int, layout: Layout, length: int, seed: int | None, folder: Path | None = None
     ) -> None:
-        # Not `ReplayBuffer`'s own: that would allocate transitions.
-        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
-        self.length = length
+        # Without `ReplayBuffer`'s own, which would allocate transitions.
+        self.n_envs, self.layout, self.length = n_envs, layout, length
         self.rows = max(buffer_size // n_envs, 1) + length - 1
         record = np.dtype([(name, dtype, shape) for name, (shape, dtype) in layout.items()], align=True)
-        self.names = [*layout]
         self.disk = None if folder is None else RowsOnDisk(folder, self.rows * n_envs, record)
         #: Without a disk; the system gives memory as it fills up.
         self.memory = np.zeros(0 if self.disk else self.rows * n_envs, record)
@@ -119,7 +105,7 @@ class SequenceReplayBuffer(ReplayBuffer):
         Each begins like an episode; the last record before another episode is the last of its own.
         """
         rows = self.records[self._places(chosen.envs, chosen.starts, self.length)]
-        records = {name: rows[name].copy() for name in self.names}
+        records = {name: rows[name].copy() for name in self.layout}
         records["is_first"][:, 0] = True
         np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records
