@@ -1,15 +1,11 @@
-"""DreamerV3 as an algorithm of Stable-Baselines3 (dreamer.md §4.3, §5.1).
-
-Its loop, in the order of events: the updates that are due, an action with the state that is carried along, a step of
-the environments, and the records of what came of it.
-"""
+"""DreamerV3 as an algorithm of Stable-Baselines3 (dreamer.md §4.3, §5.1)."""
 
 from __future__ import annotations
 
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch as th
@@ -29,8 +25,6 @@ from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.files.registry import find_algorithm
-
-Self = TypeVar("Self", bound="DreamerV3")
 
 
 class DreamerV3(OffPolicyAlgorithm):
@@ -156,10 +150,10 @@ class DreamerV3(OffPolicyAlgorithm):
         resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
     @classmethod
-    def load(cls: type[Self], path: Any, env: GymEnv | None = None, *args: Any, **kwargs: Any) -> Self:
+    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:  # type: ignore[override]
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
         with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
-            return super().load(path, env, *args, **kwargs)
+            return super().load(path, *args, **kwargs)
 
     def get_state(self) -> dict[str, Any]:
         """Returns what is not in the policy, between two steps."""
@@ -190,7 +184,6 @@ class DreamerV3(OffPolicyAlgorithm):
         resumable.resume(self, env)
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
-        self.policy.set_training_mode(False)
         callback.on_rollout_start()
         n_steps = 0
         while n_steps < train_freq.frequency and self.num_timesteps < self._total_timesteps:
@@ -214,7 +207,6 @@ class DreamerV3(OffPolicyAlgorithm):
                 if log_interval is not None and self._episode_num % log_interval == 0:
                     self.dump_logs()
         self.trained_rollouts += 1
-        callback.update_locals(locals())
         callback.on_rollout_end()
         return RolloutReturn(n_steps, 0, continue_training=True)
 
