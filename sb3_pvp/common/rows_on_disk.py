@@ -17,7 +17,7 @@ from sb3_pvp.common.atomic_files import reading, write_atomically
 VERSION = 1
 ABOUT, ROWS = "about.json", "rows"
 #: Bytes that are written between two times that the memory of pages is given back, and by which the file grows.
-_PAGES, _GROWTH = 1 << 26, 1 << 20
+_PAGES, _GROWTH = 1 << 24, 1 << 20
 
 
 class RowsOnDisk:
