@@ -60,8 +60,11 @@ class PlainPolicy(BaseModel):
             raise ValueError("its description is too large")
         given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
         with th.device("meta"):  # where tensors have shapes, and no memory
-            policy = DreamerPolicy(*given, mlp_keys="")
-        policy.load_state_dict({name: part.float() for name, part in weights.items()}, assign=True)
+            shapes = {name: part.shape for name, part in DreamerPolicy(*given, mlp_keys="").state_dict().items()}
+        if other := {name: part.shape for name, part in weights.items()}.items() ^ shapes.items():
+            raise ValueError(f"its networks are of another size than its description says: {min(other)[0]}")
+        policy = DreamerPolicy(*given, mlp_keys="")
+        policy.load_state_dict(weights)
         return policy
 
 
