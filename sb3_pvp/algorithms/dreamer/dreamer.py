@@ -123,8 +123,8 @@ class DreamerV3(OffPolicyAlgorithm):
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
         # A sequence begins with the record whose state is carried into the first one that is trained on.
-        given = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1, self.seed
-        self.replay_buffer = SequenceReplayBuffer(*given, folder=folder)
+        sizes = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1
+        self.replay_buffer = SequenceReplayBuffer(*sizes, self.seed, folder)
 
     def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         size, policy = self.policy.size, self.policy
@@ -150,7 +150,7 @@ class DreamerV3(OffPolicyAlgorithm):
         resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
     @classmethod
-    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:  # type: ignore[override]
+    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
         with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
             return super().load(path, *args, **kwargs)
