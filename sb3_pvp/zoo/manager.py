@@ -108,7 +108,6 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        # The default algorithm has rl-zoo3's own defaults for other environments.
         default = hyperparams_path(algo) if is_ours(env_id) or algo != ALGO else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
