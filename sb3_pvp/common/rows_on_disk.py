@@ -20,6 +20,12 @@ ABOUT, ROWS = "about.json", "rows"
 _PAGES, _GROWTH = 1 << 24, 1 << 20
 
 
+def remove_rows(folder: Path) -> None:
+    """Removes the files of a `RowsOnDisk`, and nothing else."""
+    for path in (folder / ABOUT, folder / ROWS, *folder.glob("before.*")):
+        path.unlink(missing_ok=True)
+
+
 class RowsOnDisk:
     """Up to ``count`` rows of one type; whoever writes to `rows` calls `changing` before.
 

@@ -24,6 +24,7 @@ from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
+from sb3_pvp.common.rows_on_disk import remove_rows
 from sb3_pvp.policies.files.registry import find_algorithm
 
 
@@ -111,17 +112,19 @@ class DreamerV3(OffPolicyAlgorithm):
         if is_new:
             self.training_state = None
         if self.replay_buffer is None:
-            self._open_replay()
+            self._open_replay(is_new)
         found, own = self.replay_buffer, (self._layout(), self.n_envs, self.batch_length + 1)
         if (found.layout, found.n_envs, found.length) != own:
             raise ValueError("the replay is of another size, other spaces, batch_length or number of environments")
         return super()._setup_learn(total_timesteps, callback, is_new, *args)
 
-    def _open_replay(self) -> None:
+    def _open_replay(self, is_new: bool) -> None:
         given = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
         folder = Path(given) if given else None
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
-            raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
+            if is_new:
+                raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
+            remove_rows(folder)  # a checkpoint without its state does not know what is what in them
         # A sequence begins with the record whose state is carried into the first one that is trained on.
         sizes = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1
         self.replay_buffer = SequenceReplayBuffer(*sizes, self.seed, folder)

@@ -38,7 +38,7 @@ def replay_of(run: Path) -> SequenceReplayBuffer:
     """Opens the replay of a run as it was when the run's model was saved."""
     model = DreamerV3.load(run / f"{run.name[:-2]}.zip", device="cpu")
     model.n_envs, model.run_folder = 4, run
-    model._open_replay()
+    model._open_replay(is_new=False)
     from sb3_pvp.algorithms.ppo.resumable import unpack
 
     assert model.training_state is not None
@@ -154,3 +154,13 @@ def test_a_replay_that_cannot_be_used_is_refused_in_one_line(
     with pytest.warns(UserWarning, match="no replay of this run any more"):
         train(tmp_path, 4)
     assert replay_of(run).counts.max() < 2.5 * ROLLOUT / 4
+
+
+def test_a_run_whose_newest_checkpoint_is_damaged_begins_its_replay_anew(tmp_path: Path) -> None:
+    run = train(tmp_path, 3)
+    os.truncate(run / f"checkpoints/main_{3 * ROLLOUT}_steps.zip", 5000)
+    with pytest.warns(RuntimeWarning, match="it is damaged"):
+        train(tmp_path, 5)
+    assert DreamerV3.load(run / "NhEnv.zip", device="cpu").num_timesteps == 5 * ROLLOUT
+    # Three rollouts, as it went on from the end of the second one; each reset is a record too.
+    assert 3 * ROLLOUT / 4 <= replay_of(run).counts.max() < 4 * ROLLOUT / 4
