@@ -24,7 +24,7 @@ from typing import Any
 
 import gymnasium
 
-from sb3_pvp.common.errors import unknown_name
+from sb3_pvp.common.errors import installed, unknown_name
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
@@ -37,6 +37,7 @@ OTHER_ALGOS = ("mapoca",)
 OURS = " and ".join((ALGO, *OTHER_ALGOS))  #: In words.
 #: Special keys: the presets to import, and the hyperparameters of environments that are not in the file.
 IMPORT, DEFAULT = "import", "default"
+ALGORITHMS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 
 _SUFFIXES = (".yml", ".yaml")
 _MAX_IMPORTERS = 20  #: Of presets that import one another: a file has any number of names.
@@ -80,7 +81,10 @@ def hyperparams_path(name: str) -> Path | None:
 def presets() -> dict[str, Preset]:
     """Returns all presets by name: the environments in the files of algorithms, and each other file by its name."""
     found: dict[str, Preset] = {}
+    others = installed(ALGORITHMS).keys() - {ALGO, *OTHER_ALGOS}
     for path in sorted(hyperparams_folder().glob("*.yml")):
+        if path.stem in others:  # the defaults of another algorithm
+            continue
         is_other = path.stem in OTHER_ALGOS
         for env_id in _read(path):
             if is_other and env_id == DEFAULT:

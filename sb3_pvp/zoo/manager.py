@@ -108,7 +108,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 raise Refusal(f"--distribute is for --algo {OURS}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        default = hyperparams_path(algo) if is_ours(env_id) else None
+        default = hyperparams_path(algo) if is_ours(env_id) or algo != ALGO else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
         self._warning = ""  # printed once the hyperparameters are known to be valid
@@ -130,7 +130,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
 
     def _refusals(self) -> AbstractContextManager[None]:
-        return refusals() if self._is_ours else nullcontext()
+        return refusals() if self._is_ours or hasattr(ALGOS[self.algo], "training_state") else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the hyperparameters with imported presets and names like ``env_kwargs.world``.
@@ -364,7 +364,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         n_timesteps,
                         callbacks,
                         tb_log_name=run.name,
-                        reset_num_timesteps=not (self.continue_training and self._is_ours),
+                        reset_num_timesteps=not ((self.continue_training and self._is_ours) or stopped),
                         **keywords,
                     )
                     (run / UNFINISHED).unlink(missing_ok=True)
@@ -373,9 +373,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 if isinstance(error, Exception) and not callbacks.interrupted:
                     self._save_and_raise(model, error, callbacks.has_begun)
                 self._was_stopped = True
-                if callbacks.resumes_at is not None and isinstance(model, PvpPPO):
-                    # The rollout in progress is discarded: the run will resume at its start.
-                    model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
+                if callbacks.resumes_at is not None and hasattr(model, "training_state"):
+                    if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
+                        model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
                     with uninterrupted():
                         model.save(run / CHECKPOINTS / file_name(learner(model)))
                 drop_lost_outputs()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -44,7 +44,6 @@ from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_t
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
-from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.game import is_installed
@@ -375,22 +374,8 @@ class PvpPPO(MaskablePPO):
 
         ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
         """
-        exclude, pending = set(exclude or ()), self.training_state
-        if pending is None and "training_state" not in exclude:
-            self.training_state = resumable.packed(self)
-        self.description = None
-        with suppress(ValueError):  # such a model cannot be loaded without unpickling
-            self.description = describe(self).plain()
-        try:
-            if isinstance(path, (str, Path)):
-                target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
-                with replacing(target) as partial, partial.open("wb") as file:
-                    super().save(file, exclude, include)
-            else:
-                super().save(path, exclude, include)
-        finally:
-            self.training_state = pending
-            del self.description
+        as_sb3 = partial(super().save, include=include)
+        resumable.save(self, path, exclude, lambda: describe(self).plain(), as_sb3)
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""

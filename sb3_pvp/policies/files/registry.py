@@ -124,6 +124,10 @@ class Algorithm:
         """Returns a frozen copy of a model that acts in many fights."""
         raise NotImplementedError(f"{type(self).__name__} needs acting(model)")
 
+    def describe(self, model: Any) -> dict[str, Any]:
+        """Returns plain values for `build`, which the file has as ``description``; `ValueError` if there are none."""
+        raise ValueError(f"{type(model).__name__} cannot be described in plain values")
+
     def build(self, data: Mapping[str, Any], weights: Mapping[str, th.Tensor], device: str) -> BaseAlgorithm:
         """Returns a model, for inference, of the plain values in its file and the state dict of its policy.
 
