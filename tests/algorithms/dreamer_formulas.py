@@ -112,11 +112,18 @@ def two_hot_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
         bins = symexp_bins(count)
         target = unit[f"twohot/target{count}"]
         found[f"twohot/bins{count}"] = bins
-        found[f"twohot/encoded{count}"] = two_hot(target, bins)
+        found[f"twohot/encoded{count}"] = dense_two_hot(target, bins)
         found[f"twohot/loss{count}"] = two_hot_loss(unit[f"twohot/logits{count}"], target)
         found[f"twohot/pred{count}"] = two_hot_mean(unit[f"twohot/pred_logits{count}"])
         found[f"twohot/pred_zero{count}"] = two_hot_mean(th.zeros(count))
     return found
+
+
+def dense_two_hot(target: th.Tensor, bins: th.Tensor) -> th.Tensor:
+    """The weights of all bins ``(…, bins)``."""
+    below, weight = two_hot(target, bins)
+    index = th.stack([below, below + 1], -1)
+    return th.zeros(*target.shape, len(bins)).scatter(-1, index, th.stack([1 - weight, weight], -1))
 
 
 def latent_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:

@@ -47,18 +47,24 @@ class BlockLinear(nn.Module):
         # The whole width counts as inputs, as in the original, not that of a block.
         initialize(self.weight, inputs)
 
+    def of_blocks(self, x: th.Tensor) -> th.Tensor:
+        """Returns ``(blocks, n, outputs of a block)`` of ``(n, blocks, inputs of a block)``."""
+        return th.baddbmm(self.bias.view(self.blocks, 1, -1), x.transpose(0, 1), self.weight)
+
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Returns ``(…, outputs)`` of ``(…, inputs)``."""
-        rows = x.reshape(-1, self.blocks, self.weight.shape[1])
-        outputs = th.bmm(rows.transpose(0, 1), self.weight).transpose(0, 1)
-        return outputs.reshape(*x.shape[:-1], -1) + self.bias
+        outputs = self.of_blocks(x.reshape(-1, self.blocks, self.weight.shape[1]))
+        return outputs.transpose(0, 1).reshape(*x.shape[:-1], -1)
+
+
+NORM_EPS = 1e-4
 
 
 class RootMeanSquareNorm(nn.RMSNorm):
     """Divides by the root mean square of the last axis, or of the channels of ``(…, channels, height, width)``."""
 
     def __init__(self, size: int, channels_first: bool = False) -> None:
-        super().__init__(size, eps=1e-4)
+        super().__init__(size, eps=NORM_EPS)
         self.channels_first = channels_first
 
     def forward(self, x: th.Tensor) -> th.Tensor:
@@ -83,6 +89,9 @@ class NormedLayer(nn.Module):
         return F.silu(self.norm(F.max_pool2d(x, 2) if self.pool else x))
 
 
-def multi_layer(inputs: int, units: int, layers: int) -> nn.Sequential:
-    """Returns ``layers`` normed layers of ``units`` each."""
-    return nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))
+def multi_layer(inputs: int, units: int, layers: int, outputs: int = 0, scale: float = 1.0) -> nn.Sequential:
+    """Returns ``layers`` normed layers of ``units`` each, and then, with ``outputs``, a linear one."""
+    network = nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))
+    if outputs:
+        network.add_module("output", linear(units, outputs, scale))
+    return network

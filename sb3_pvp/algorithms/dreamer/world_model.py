@@ -20,6 +20,7 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     symlog,
 )
 from sb3_pvp.algorithms.dreamer.layers import (
+    NORM_EPS,
     BlockLinear,
     NormedLayer,
     RootMeanSquareNorm,
@@ -105,35 +106,36 @@ class RecurrentState(nn.Module):
         self.from_action = NormedLayer(linear(actions, size.hidden))
         self.mix = NormedLayer(BlockLinear(size.deter + size.blocks * 3 * size.hidden, size.deter, size.blocks))
         self.gates = BlockLinear(size.deter, 3 * size.deter, size.blocks)
-        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers)
-        self.prior_logits = linear(size.hidden, draws)
-        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers)
-        self.posterior_logits = linear(size.hidden, draws)
+        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers, draws)
+        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers, draws)
 
     def core(self, state: Latent, action: th.Tensor) -> th.Tensor:
         """Returns what is remembered ``(batch, deter)`` after an action ``(batch, actions)``."""
-        deter, stoch = state
-        action = action / action.abs().clamp(min=1)
-        x = th.cat([self.from_deter(deter), self.from_stoch(stoch.flatten(-2)), self.from_action(action)], -1)
+        layers = (self.from_deter, self.from_stoch, self.from_action)
+        inputs = (state.deter, state.stoch.flatten(-2), action.clamp(-1, 1))
+        # The norms of all three at once: small tensors cost what the calls cost.
+        x = th.stack([each.layer(part) for each, part in zip(layers, inputs, strict=True)], -2)
+        weight = th.stack([each.norm.weight for each in layers])
+        x = F.silu(F.rms_norm(x, x.shape[-1:], eps=NORM_EPS) * weight).flatten(-2)
         # Every block reads its own part of what is remembered, and all that is new.
-        parts = deter.reshape(len(deter), self.blocks, -1)
-        hidden = self.mix(th.cat([parts, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
-        gates: th.Tensor = self.gates(hidden).reshape(len(deter), self.blocks, 3, -1)
-        reset, candidate, update = (gate.flatten(-2) for gate in gates.unbind(-2))
+        before = state.deter.unflatten(-1, (self.blocks, -1))
+        hidden = self.mix(th.cat([before, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
+        gates = self.gates.of_blocks(hidden.unflatten(-1, (self.blocks, -1)))
+        reset, candidate, update = gates.chunk(3, -1)
         candidate = (reset.sigmoid() * candidate).tanh()
         # With -1, it forgets slowly at first.
-        update = (update - 1).sigmoid()
-        return update * candidate + (1 - update) * deter
+        deter = before.transpose(0, 1).lerp(candidate, (update - 1).sigmoid())
+        return deter.transpose(0, 1).flatten(-2)
 
     def expected(self, deter: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws before anything is seen."""
-        logits: th.Tensor = self.prior_logits(self.prior(deter))
-        return logits.reshape(*logits.shape[:-1], *self.latents)
+        logits: th.Tensor = self.prior(deter)
+        return logits.unflatten(-1, self.latents)
 
     def seen(self, deter: th.Tensor, tokens: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws with the observation's tokens."""
-        logits: th.Tensor = self.posterior_logits(self.posterior(th.cat([deter, tokens], -1)))
-        return logits.reshape(*logits.shape[:-1], *self.latents)
+        logits: th.Tensor = self.posterior(th.cat([deter, tokens], -1))
+        return logits.unflatten(-1, self.latents)
 
     def observe(
         self, start: Latent, tokens: th.Tensor, actions: th.Tensor, is_first: th.Tensor, draws: Draws
@@ -175,7 +177,7 @@ class WorldDecoder(nn.Module):
             self.image_blocks = size.image_blocks
             self.from_deter = BlockLinear(size.deter, pixels, size.image_blocks)
             hidden = 2 * size.units
-            self.from_stoch = nn.Sequential(NormedLayer(linear(draws, hidden)), linear(hidden, pixels))
+            self.from_stoch = multi_layer(draws, hidden, 1, pixels)
             self.norm = RootMeanSquareNorm(depths[0])
             self.convolutions = nn.ModuleList(NormedLayer(convolution(*sides)) for sides in pairwise(depths))
             self.pixels = convolution(depths[-1], channels)
@@ -221,20 +223,6 @@ class WorldDecoder(nn.Module):
         return losses
 
 
-class StateHead(nn.Module):
-    """Layers upon the state, and a linear output."""
-
-    def __init__(self, size: ModelSize, layers: int, outputs: int, scale: float) -> None:
-        super().__init__()
-        self.mlp = multi_layer(size.features, size.units, layers)
-        self.output = linear(size.units, outputs, scale)
-
-    def forward(self, features: th.Tensor) -> th.Tensor:
-        """Returns ``(…, outputs)`` of ``(…, features)``."""
-        outputs: th.Tensor = self.output(self.mlp(features))
-        return outputs
-
-
 class ActionHead(nn.Module):
     """The actor: a distribution of each key of the action."""
 
@@ -270,11 +258,12 @@ class DreamerNetworks(nn.Module):
         self.encoder = WorldEncoder(observations, size)
         self.recurrent = RecurrentState(self.encoder.width, sum(signal.width for signal in actions.values()), size)
         self.decoder = WorldDecoder(observations, size)
-        self.reward = StateHead(size, size.head_layers, size.bins, scale=0)
-        self.goes_on = StateHead(size, size.head_layers, 1, scale=1)
+        state, units = size.features, size.units
+        self.reward = multi_layer(state, units, size.head_layers, size.bins, scale=0)
+        self.goes_on = multi_layer(state, units, size.head_layers, 1)
         self.actor = ActionHead(actions, size)
-        self.critic = StateHead(size, size.layers, size.bins, scale=0)
-        self.slow_critic = StateHead(size, size.layers, size.bins, scale=0).requires_grad_(False)
+        self.critic = multi_layer(state, units, size.layers, size.bins, scale=0)
+        self.slow_critic = multi_layer(state, units, size.layers, size.bins, scale=0).requires_grad_(False)
         self.slow_critic.load_state_dict(self.critic.state_dict())
 
     def trained(self) -> list[nn.Parameter]:
