@@ -28,7 +28,7 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     two_hot_mean,
 )
 from sb3_pvp.algorithms.dreamer.laprop import LaProp, clip_adaptively, warm_rate
-from sb3_pvp.algorithms.dreamer.layers import BlockLinear, RootMeanSquareNorm
+from sb3_pvp.algorithms.dreamer.layers import NORM_EPS, BlockLinear
 from sb3_pvp.algorithms.dreamer.losses import ReturnScale, lambda_returns
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent
 from tests.algorithms.dreamer_reference import (
@@ -78,7 +78,7 @@ def recompute_units(golden: Mapping[str, NDArray[Any]]) -> Arrays:
         )
         found[f"{name}/ret_replay"] = lambda_returns(rewards, (~term).float() * SETTINGS.gamma, boot, 0.95, last)
         found[f"{name}/ret_imag"] = lambda_returns(rewards, goes_on, values, 0.95)
-    norm, block = RootMeanSquareNorm(8), BlockLinear(8, 12, 4)
+    norm, block = nn.RMSNorm(8, eps=NORM_EPS), BlockLinear(8, 12, 4)
     norm.load_state_dict({"weight": unit["rmsnorm/scale"]})
     block.load_state_dict({"weight": unit["blocklinear/kernel"], "bias": unit["blocklinear/bias"]})
     found |= {"rmsnorm/y": norm(unit["rmsnorm/x"]), "blocklinear/y": block(unit["blocklinear/x"])}

@@ -295,7 +295,7 @@ def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: Retu
         "val/logits": networks.critic(features),
         "val/pred": two_hot_mean(networks.critic(features)),
         "imag/deter": imagined.states.deter,
-        "imag/logit": th.cat([first, imagined.logits], 1),
+        "imag/logit": th.cat([first, networks.recurrent.expected(imagined.states.deter[:, 1:])], 1),
         "imag/rew": judged.rewards,
         "imag/con": judged.goes_on,
         "imag/val": judged.values,

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch as th
 
+from sb3_pvp.algorithms.dreamer.signals import one_hot
+
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 #: The share of the uniform distribution in that of a latent: its logarithm stays bounded.
 UNIMIX = 0.01
@@ -149,17 +151,12 @@ def draw(probs: th.Tensor) -> th.Tensor:
     return (sums[..., :-1] <= uniform * sums[..., -1:]).sum(-1)
 
 
-def one_hot(indices: th.Tensor, classes: int, dtype: th.dtype = th.float32) -> th.Tensor:
-    """Returns ``(…, classes)`` of class numbers ``(…)``; -1 stands for none, and is all 0."""
-    return (indices.unsqueeze(-1) == th.arange(classes, device=indices.device)).to(dtype)
-
-
 class Draws:
     """Where the learner's random choices come from; a test replaces it by choices that were recorded."""
 
     def latent(self, probs: th.Tensor) -> th.Tensor:
         """Returns one-hot latents drawn by their probabilities ``(…, stoch, classes)``."""
-        return one_hot(draw(probs), probs.shape[-1], probs.dtype)
+        return one_hot(draw(probs), probs.shape[-1])
 
     def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
         """Returns an action ``(…, size)`` for every key."""

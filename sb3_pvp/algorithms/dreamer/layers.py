@@ -9,6 +9,9 @@ import torch as th
 from torch import nn
 from torch.nn import functional as F
 
+#: What the norms add to the mean square.
+NORM_EPS = 1e-4
+
 
 def initialize(weight: th.Tensor, inputs: int, scale: float = 1.0) -> None:
     """Draws a weight from a normal distribution cut at two standard deviations, with variance ``scale² / inputs``."""
@@ -57,23 +60,6 @@ class BlockLinear(nn.Module):
         return outputs.transpose(0, 1).reshape(*x.shape[:-1], -1)
 
 
-NORM_EPS = 1e-4
-
-
-class RootMeanSquareNorm(nn.RMSNorm):
-    """Divides by the root mean square of the last axis, or of the channels of ``(…, channels, height, width)``."""
-
-    def __init__(self, size: int, channels_first: bool = False) -> None:
-        super().__init__(size, eps=NORM_EPS)
-        self.channels_first = channels_first
-
-    def forward(self, x: th.Tensor) -> th.Tensor:
-        """Returns the normalised tensor, times one learned number per element of that axis."""
-        if self.channels_first:
-            return super().forward(x.movedim(-3, -1)).movedim(-1, -3)
-        return super().forward(x)
-
-
 class NormedLayer(nn.Module):
     """A linear layer or convolution, ``RMSNorm`` and ``SiLU``; ``pool`` halves height and width before the norm."""
 
@@ -81,12 +67,15 @@ class NormedLayer(nn.Module):
         super().__init__()
         self.layer = layer
         self.pool = pool
-        self.norm = RootMeanSquareNorm(len(layer.bias), isinstance(layer, nn.Conv2d))  # type: ignore[arg-type]
+        self.norm = nn.RMSNorm(len(layer.bias), eps=NORM_EPS)  # type: ignore[arg-type]  # all have a bias
 
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Returns the layer's outputs."""
         x = self.layer(x)
-        return F.silu(self.norm(F.max_pool2d(x, 2) if self.pool else x))
+        if not isinstance(self.layer, nn.Conv2d):
+            return F.silu(self.norm(x))
+        x = F.max_pool2d(x, 2) if self.pool else x
+        return F.silu(self.norm(x.movedim(-3, -1)).movedim(-1, -3))
 
 
 def multi_layer(inputs: int, units: int, layers: int, outputs: int = 0, scale: float = 1.0) -> nn.Sequential:

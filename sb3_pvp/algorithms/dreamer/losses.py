@@ -65,12 +65,11 @@ class Sequences(NamedTuple):
 class Imagined(NamedTuple):
     """Steps played in the model from ``starts`` states: ``states`` and ``actions`` ``(starts, steps + 1, …)``.
 
-    The last action led nowhere. ``logits`` ``(starts, steps, stoch, classes)`` are those of the states after the first.
+    The last action led nowhere.
     """
 
     states: Latent
     actions: Tensors
-    logits: th.Tensor
 
 
 class Judged(NamedTuple):
@@ -186,16 +185,14 @@ def model_losses(
 @th.no_grad()
 def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> Imagined:
     """Plays ``steps`` in the model, from states ``(starts, …)``."""
-    state, states, actions, logits = starts, [starts], [draws.actions(networks.actor(starts.features()))], []
+    states, actions = [starts], [draws.actions(networks.actor(starts.features()))]
     for _ in range(steps):
-        deter = networks.recurrent.core(state, encode_actions(networks.actions, actions[-1]).to(state.deter.dtype))
-        logits.append(networks.recurrent.expected(deter))
-        state = Latent(deter, draws.latent(mixed_probs(logits[-1])))
-        states.append(state)
-        actions.append(draws.actions(networks.actor(state.features())))
+        deter = networks.recurrent.core(states[-1], encode_actions(networks.actions, actions[-1]))
+        states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.expected(deter)))))
+        actions.append(draws.actions(networks.actor(states[-1].features())))
     deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
     chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
-    return Imagined(Latent(deters, stochs), chosen, th.stack(logits, 1))
+    return Imagined(Latent(deters, stochs), chosen)
 
 
 @th.no_grad()

@@ -23,7 +23,6 @@ from sb3_pvp.algorithms.dreamer.layers import (
     NORM_EPS,
     BlockLinear,
     NormedLayer,
-    RootMeanSquareNorm,
     convolution,
     linear,
     multi_layer,
@@ -81,16 +80,14 @@ class WorldEncoder(nn.Module):
         """Returns tokens ``(batch, time, width)`` of values ``(batch, time, size)`` or pixels."""
         tokens = []
         if self.vectors:
-            tokens.append(self.mlp(th.cat([self._encoded(key, observations[key]) for key in self.vectors], -1)))
+            given = ((self.signals[key], observations[key]) for key in self.vectors)
+            inputs = [signal.encode(values) if signal.classes else symlog(values) for signal, values in given]
+            tokens.append(self.mlp(th.cat(inputs, -1)))
         if self.images:
             pixels = th.cat([observations[key] for key in self.images], -1) / 255 - 0.5
             maps = self.convolutions(pixels.to(tokens[0] if tokens else None).flatten(0, 1).movedim(-1, -3))
             tokens.append(maps.movedim(-3, -1).reshape(*pixels.shape[:2], -1))
         return th.cat(tokens, -1)
-
-    def _encoded(self, key: str, values: th.Tensor) -> th.Tensor:
-        encoded = self.signals[key].encode(values)
-        return encoded.float() if self.signals[key].classes else symlog(encoded)
 
 
 class RecurrentState(nn.Module):
@@ -118,9 +115,9 @@ class RecurrentState(nn.Module):
         weight = th.stack([each.norm.weight for each in layers])
         x = F.silu(F.rms_norm(x, x.shape[-1:], eps=NORM_EPS) * weight).flatten(-2)
         # Every block reads its own part of what is remembered, and all that is new.
-        before = state.deter.unflatten(-1, (self.blocks, -1))
+        before = state.deter.reshape(len(x), self.blocks, -1)
         hidden = self.mix(th.cat([before, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
-        gates = self.gates.of_blocks(hidden.unflatten(-1, (self.blocks, -1)))
+        gates = self.gates.of_blocks(hidden.reshape(len(x), self.blocks, -1))
         reset, candidate, update = gates.chunk(3, -1)
         candidate = (reset.sigmoid() * candidate).tanh()
         # With -1, it forgets slowly at first.
@@ -130,12 +127,12 @@ class RecurrentState(nn.Module):
     def expected(self, deter: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws before anything is seen."""
         logits: th.Tensor = self.prior(deter)
-        return logits.unflatten(-1, self.latents)
+        return logits.reshape(*logits.shape[:-1], *self.latents)
 
     def seen(self, deter: th.Tensor, tokens: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws with the observation's tokens."""
         logits: th.Tensor = self.posterior(th.cat([deter, tokens], -1))
-        return logits.unflatten(-1, self.latents)
+        return logits.reshape(*logits.shape[:-1], *self.latents)
 
     def observe(
         self, start: Latent, tokens: th.Tensor, actions: th.Tensor, is_first: th.Tensor, draws: Draws
@@ -178,7 +175,7 @@ class WorldDecoder(nn.Module):
             self.from_deter = BlockLinear(size.deter, pixels, size.image_blocks)
             hidden = 2 * size.units
             self.from_stoch = multi_layer(draws, hidden, 1, pixels)
-            self.norm = RootMeanSquareNorm(depths[0])
+            self.norm = nn.RMSNorm(depths[0], eps=NORM_EPS)
             self.convolutions = nn.ModuleList(NormedLayer(convolution(*sides)) for sides in pairwise(depths))
             self.pixels = convolution(depths[-1], channels)
 
