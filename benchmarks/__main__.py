@@ -10,6 +10,7 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
+from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
@@ -50,6 +51,7 @@ app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(dreamer_proofs, name="dreamer_proofs")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
