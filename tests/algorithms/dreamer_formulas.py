@@ -158,4 +158,4 @@ def optimizer_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
     gradients = [unit[f"opt_in/grad1/{name}"] for name in names]
     factors = clip_adaptively(gradients, [unit[f"opt_in/param/{name}"] for name in names], 0.3)
     found |= {f"agc_only/{name}": each * factor for name, each, factor in zip(names, gradients, factors, strict=True)}
-    return found | {"lr/lr": th.tensor([warm_rate(4e-5, 1000, int(index)) for index in unit["lr/update_index"]])}
+    return found | {"lr/lr": warm_rate(4e-5, 1000, unit["lr/update_index"])}
