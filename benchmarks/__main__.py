@@ -10,6 +10,7 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
+from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
@@ -41,6 +42,7 @@ app.command("server")(bench_server)
 app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("distributed")(bench_distributed)
+app.command("dreamer")(bench_dreamer)
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)

@@ -68,38 +68,46 @@ class Cue(gym.Env[Floats, int]):
         return np.float32([0, 0, self.tick == self.delay]), reward, asked, False, {}
 
 
-class Catch(gym.Env[NDArray[np.uint8], int]):
-    """A block falls through eight rows of a picture of 64 x 64 pixels; a paddle at the bottom is to be below it.
+class Chase(gym.Env[NDArray[np.uint8], int]):
+    """A picture of 64 x 64 pixels with a grey square that one moves and a white one to be reached, on eight by eight.
 
-    The paddle starts anywhere and moves by one column, or not; +1 if the block falls on it, else -1.
+    +1 for a step towards the white one, else -1, for 32 ticks; where it is reached, it appears elsewhere. An actor that
+    does not look gets about -4.
     """
 
-    cells, pixels = 8, 8
+    cells, pixels, ticks = 8, 8, 32
+    moves = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
     def __init__(self) -> None:
         side = self.cells * self.pixels
         self.observation_space = spaces.Box(0, 255, (side, side, 1), np.uint8)
-        self.action_space = spaces.Discrete(3)
+        self.action_space = spaces.Discrete(len(self.moves))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Returns the picture with the block in the top row."""
+        """Returns the picture with both squares anywhere."""
         super().reset(seed=seed)
-        self.row = 0
-        self.block, self.paddle = (int(column) for column in self.np_random.integers(self.cells, size=2))
+        self.tick, self.own = 0, self.np_random.integers(self.cells, size=2)
+        self._place()
         return self._drawn(), {}
 
     def step(self, action: int) -> Step:
-        """Moves the paddle by ``action - 1`` columns, and the block one row down."""
-        self.paddle = int(np.clip(self.paddle + action - 1, 0, self.cells - 1))
-        self.row += 1
-        lands = self.row == self.cells - 1
-        reward = (1.0 if self.paddle == self.block else -1.0) if lands else 0.0
-        return self._drawn(), reward, lands, False, {}
+        """Moves by one cell, or not where the picture ends."""
+        before = abs(self.own - self.goal).sum()
+        self.own = np.clip(self.own + self.moves[action], 0, self.cells - 1)
+        reward = 1.0 if abs(self.own - self.goal).sum() < before else -1.0
+        if np.array_equal(self.own, self.goal):
+            self._place()
+        self.tick += 1
+        return self._drawn(), reward, False, self.tick == self.ticks, {}
+
+    def _place(self) -> None:
+        self.goal = self.own
+        while np.array_equal(self.own, self.goal):
+            self.goal = self.np_random.integers(self.cells, size=2)
 
     def _drawn(self) -> NDArray[np.uint8]:
         cells = np.zeros((self.cells, self.cells), np.uint8)
-        cells[-1, self.paddle] = 128
-        cells[self.row, self.block] = 255
+        cells[tuple(self.own)], cells[tuple(self.goal)] = 128, 255
         return np.kron(cells, np.ones((self.pixels, self.pixels), np.uint8))[..., None]

@@ -30,9 +30,9 @@ def symexp(x: th.Tensor) -> th.Tensor:
 
 
 @lru_cache
-def symexp_bins(count: int, like: th.dtype = th.float32, device: th.device | None = None) -> th.Tensor:
+def symexp_bins(count: int, device: th.device | None = None) -> th.Tensor:
     """Returns ``count`` bins ``(count,)``, dense around 0 and out to ±4.85e8; an even number has two bins at 0."""
-    half = symexp(th.linspace(-20, 0, (count + 1) // 2, dtype=th.float64)).float().to(like)
+    half = symexp(th.linspace(-20, 0, (count + 1) // 2, dtype=th.float64)).float()
     return th.cat([half, -half.flip(0)[count % 2 :]]).to(device)
 
 
@@ -48,16 +48,16 @@ def two_hot(target: th.Tensor, bins: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
 
 def two_hot_loss(logits: th.Tensor, *targets: th.Tensor) -> th.Tensor:
     """Returns the cross-entropy ``(…)`` of logits ``(…, bins)`` to targets ``(…)``, numbers of any size, summed."""
-    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
+    bins = symexp_bins(logits.shape[-1], logits.device)
     below, weight = two_hot(th.stack(targets, -1).detach(), bins)
-    log_probs = logits.log_softmax(-1).gather(-1, th.cat([below, below + 1], -1))
+    log_probs = logits.float().log_softmax(-1).gather(-1, th.cat([below, below + 1], -1))
     return -(log_probs * th.cat([1 - weight, weight], -1)).sum(-1)
 
 
 def two_hot_mean(logits: th.Tensor) -> th.Tensor:
     """Returns the expected number ``(…)`` of logits ``(…, bins)``."""
-    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
-    probs, half = logits.softmax(-1), len(bins) // 2
+    bins = symexp_bins(logits.shape[-1], logits.device)
+    probs, half = logits.float().softmax(-1), len(bins) // 2
     # Each bin with its opposite: equal weights then give exactly 0, not rounding errors of 4.85e8.
     return (probs[..., -half:] - probs[..., :half].flip(-1)) @ bins[-half:]
 
@@ -67,7 +67,7 @@ def two_hot_mean(logits: th.Tensor) -> th.Tensor:
 
 def mixed_probs(logits: th.Tensor) -> th.Tensor:
     """Returns the probabilities of a latent ``(…, classes)``: softmax with one percent of the uniform distribution."""
-    return (1 - UNIMIX) * logits.softmax(-1) + UNIMIX / logits.shape[-1]
+    return (1 - UNIMIX) * logits.float().softmax(-1) + UNIMIX / logits.shape[-1]
 
 
 def straight_through(one_hot: th.Tensor, probs: th.Tensor) -> th.Tensor:
@@ -121,7 +121,7 @@ class BoundedNormal(NamedTuple):
     @classmethod
     def of(cls, raw_mean: th.Tensor, raw_std: th.Tensor) -> BoundedNormal:
         """Returns the distribution of a network's two outputs."""
-        return cls(raw_mean.tanh(), 0.1 + 0.9 * (raw_std + 2.0).sigmoid())
+        return cls(raw_mean.float().tanh(), 0.1 + 0.9 * (raw_std.float() + 2.0).sigmoid())
 
     def log_prob(self, actions: th.Tensor) -> th.Tensor:
         """Returns the log-density ``(…)`` of numbers ``(…, size)``; they may be outside of [-1, 1]."""

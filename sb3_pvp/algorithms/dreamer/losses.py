@@ -88,19 +88,19 @@ class ReturnScale(nn.Module):
 
     low: th.Tensor
     high: th.Tensor
+    shares: th.Tensor
 
     def __init__(self, rate: float = 0.01) -> None:
         super().__init__()
         self.rate = rate
         self.register_buffer("low", th.zeros(()))
         self.register_buffer("high", th.zeros(()))
+        self.register_buffer("shares", th.tensor([0.05, 0.95]), persistent=False)
 
     @th.no_grad()
     def update(self, returns: th.Tensor) -> th.Tensor:
         """Takes in the returns of a batch; returns the scale, which they are part of already."""
-        percentiles = th.quantile(
-            returns.flatten(), th.tensor([0.05, 0.95], dtype=returns.dtype, device=returns.device)
-        )
+        percentiles = th.quantile(returns.flatten(), self.shares)
         self.low.lerp_(percentiles[0], self.rate)
         self.high.lerp_(percentiles[1], self.rate)
         return (self.high - self.low).clamp(min=1)
@@ -173,7 +173,7 @@ def model_losses(
     losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
     # The discount is part of it: in the model, an episode of 333 steps ends by chance.
     goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
-    logits = networks.goes_on(features).squeeze(-1)
+    logits = networks.goes_on(features).squeeze(-1).float()
     losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
     posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
     # Free below one nat each: the prior learns to expect, the posterior to be expected a little.
@@ -201,7 +201,7 @@ def judge(networks: DreamerNetworks, features: th.Tensor, critic: th.Tensor, set
 
     ``critic`` ``(starts, steps + 1, bins)`` is what the critic said of them.
     """
-    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).sigmoid()
+    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).float().sigmoid()
     values, slow_values = two_hot_mean(critic), two_hot_mean(networks.slow_critic(features))
     returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
     # The weight is how likely it is that the episode is still on.

@@ -118,7 +118,7 @@ class RecurrentState(nn.Module):
         before = state.deter.reshape(len(x), self.blocks, -1)
         hidden = self.mix(th.cat([before, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
         gates = self.gates.of_blocks(hidden.reshape(len(x), self.blocks, -1))
-        reset, candidate, update = gates.chunk(3, -1)
+        reset, candidate, update = gates.to(before.dtype).chunk(3, -1)
         candidate = (reset.sigmoid() * candidate).tanh()
         # With -1, it forgets slowly at first.
         deter = before.transpose(0, 1).lerp(candidate, (update - 1).sigmoid())
@@ -186,7 +186,7 @@ class WorldDecoder(nn.Module):
             # The original concatenates these two the other way round for all other heads.
             hidden = self.mlp(th.cat([states.stoch.flatten(-2), states.deter], -1))
             for key in self.vectors:
-                output, classes = self.heads[of_key(key)](hidden), self.signals[key].classes
+                output, classes = self.heads[of_key(key)](hidden).float(), self.signals[key].classes
                 predictions[key] = output.reshape(*output.shape[:-1], -1, classes) if classes else output
         if self.images:
             channels = [image[2] for key in self.images if (image := self.signals[key].image)]
@@ -240,7 +240,7 @@ class ActionHead(nn.Module):
         for key in sorted(self.signals):
             output, classes = self.outputs[of_key(key)](hidden), self.signals[key].classes
             if classes:
-                distributions[key] = Choices(output.reshape(*output.shape[:-1], -1, classes))
+                distributions[key] = Choices(output.float().reshape(*output.shape[:-1], -1, classes))
             else:
                 distributions[key] = BoundedNormal.of(output, self.deviations[of_key(key)](hidden))
         return distributions
