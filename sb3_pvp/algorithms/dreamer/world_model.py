@@ -142,12 +142,12 @@ class RecurrentState(nn.Module):
         At the first step of an episode, state and action are 0: the core still runs, and gives what its biases say.
         """
         goes_on = (~is_first).to(tokens.dtype).unsqueeze(-1)
-        actions = actions * goes_on
         state, states, logits = start, [], []
-        for t in range(tokens.shape[1]):
-            kept = Latent(state.deter * goes_on[:, t], state.stoch * goes_on[:, t].unsqueeze(-1))
-            deter = self.core(kept, actions[:, t])
-            logits.append(self.seen(deter, tokens[:, t]))
+        # Taken apart at once: the gradient of a slice is as large as the whole.
+        parts = (each.unbind(1) for each in (goes_on, actions * goes_on, tokens))
+        for kept, action, token in zip(*parts, strict=True):
+            deter = self.core(Latent(state.deter * kept, state.stoch * kept.unsqueeze(-1)), action)
+            logits.append(self.seen(deter, token))
             probs = mixed_probs(logits[-1])
             state = Latent(deter, straight_through(draws.latent(probs), probs))
             states.append(state)
