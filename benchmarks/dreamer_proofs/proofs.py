@@ -65,8 +65,11 @@ def _cue(delay: int, **settings: Any) -> Proof:
 PROOFS: dict[str, Proof] = {
     "cartpole": Proof(lambda: gym.make("CartPole-v1"), (Bar(5, 195, 4000), Bar(20, 195, 7500)), 7500),
     "pendulum": Proof(lambda: gym.make("Pendulum-v1"), (Bar(10, -250, 12_000),), 12_000),
-    # Pixels take longer: smaller batches.
-    "chase": Proof(Chase, (Bar(20, 24, 4000),), 4000, {"batch_size": 8, "batch_length": 16, "train_ratio": 128.0}),
+    # Pixels take longer: smaller batches. With less entropy, it walks into a wall before it has learnt to see.
+    "chase": Proof(
+        Chase, (Bar(20, 24, 4000),), 4000,
+        {"batch_size": 8, "batch_length": 16, "train_ratio": 128.0, "imag_last": 0, "ent_coef": 3e-2},
+    ),
     "repeat1": Proof(lambda: Repeat(1), (Bar(20, 25, 3500),), 3500),
     "repeat2": Proof(lambda: Repeat(2), (Bar(20, 24, 4500),), 4500),
     "repeat4": Proof(lambda: Repeat(4), (Bar(20, 22.4, 6000),), 6000),
