@@ -69,13 +69,13 @@ class Cue(gym.Env[Floats, int]):
 
 
 class Chase(gym.Env[NDArray[np.uint8], int]):
-    """A picture of 64 x 64 pixels with a grey square that one moves and a white one to be reached, on eight by eight.
+    """A picture of 64 x 64 pixels with a grey square that one moves and a white one to be reached, on four by four cells.
 
     +1 for a step towards the white one, else -1, for 32 ticks; where it is reached, it appears elsewhere. An actor that
     does not look gets about -4.
     """
 
-    cells, pixels, ticks = 8, 8, 32
+    cells, pixels, ticks = 4, 16, 32
     moves = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
     def __init__(self) -> None:
