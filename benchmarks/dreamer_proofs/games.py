@@ -69,10 +69,10 @@ class Cue(gym.Env[Floats, int]):
 
 
 class Chase(gym.Env[NDArray[np.uint8], int]):
-    """A picture of 64 x 64 pixels with a grey square that one moves and a white one to be reached, on four by four cells.
+    """A picture of 64 x 64 pixels, four by four cells: a grey one that one moves, and a white one to be reached.
 
-    +1 for a step towards the white one, else -1, for 32 ticks; where it is reached, it appears elsewhere. An actor that
-    does not look gets about -4.
+    +1 for a step towards the white one, else -1, for 32 ticks; where it is reached, it appears elsewhere. Random steps
+    get about -6.
     """
 
     cells, pixels, ticks = 4, 16, 32
