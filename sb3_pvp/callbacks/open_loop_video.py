@@ -48,9 +48,7 @@ class OpenLoopVideoCallback(BaseCallback):
     def _on_training_start(self) -> None:
         networks = getattr(self.model.policy, "networks", None)
         if networks is None or not networks.decoder.images:
-            raise ValueError(
-                "OpenLoopVideoCallback shows pixels of a DreamerV3 that sees some; remove it from this run"
-            )
+            raise ValueError("OpenLoopVideoCallback is for a DreamerV3 that sees pixels: remove it from this run")
         self._next = self.num_timesteps + self.every
 
     def _on_step(self) -> bool:
