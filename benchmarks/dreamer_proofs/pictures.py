@@ -32,8 +32,8 @@ def draw_runs(path: Path, runs: Runs) -> None:
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(3.6 * columns, 2.8 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    for panel in list(panels)[len(names) :]:
+    panels = [*figure.subplots(rows, columns, squeeze=False).flat]
+    for panel in panels[len(names) :]:
         panel.set_axis_off()
     for panel, name in zip(panels, names, strict=False):
         bar = PROOFS[name].bars[0]
