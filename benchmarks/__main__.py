@@ -10,6 +10,8 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
+from benchmarks.dreamer import bench_dreamer
+from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
@@ -43,6 +45,7 @@ app.command("server")(bench_server)
 app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("distributed")(bench_distributed)
+app.command("dreamer")(bench_dreamer)
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
@@ -54,6 +57,7 @@ app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 app.add_typer(team_play, name="team_play")
+app.add_typer(dreamer_proofs, name="dreamer_proofs")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

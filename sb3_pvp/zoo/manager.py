@@ -36,7 +36,15 @@ from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
-from sb3_pvp.algorithms.presets import OURS, hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
+from sb3_pvp.algorithms.presets import (
+    ALGO,
+    OURS,
+    hyperparams_in,
+    hyperparams_path,
+    is_ours,
+    with_current_names,
+    with_nested,
+)
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
