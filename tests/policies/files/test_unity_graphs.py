@@ -184,7 +184,7 @@ class TestTeamsThatDiffer:
         actions = act(second, seen, masks, True)
         assert actions[:, 3:6].any() and not actions[:, [0, 1, 2, 6]].any()
         assert np.array_equal(actions, act(pickle.loads(pickle.dumps(second)), seen, masks, True))
-        with pytest.raises(ValueError, match="^unity.onnx cannot play agent2 of team, who sees 4 features and has 2 ent"):
+        with pytest.raises(ValueError, match="^unity.onnx cannot play agent2 of team, who sees 4 features"):
             opponent.of_agent(2, self.contract)
         whole = ready(unity(2022, [2 * FEATURES], 2 * BRANCHES), TWO)
         assert whole.of_agent(0, TWO) is whole
