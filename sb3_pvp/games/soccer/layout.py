@@ -127,25 +127,12 @@ class Layout:
         return np.array([player.tags.index(name) if name in player.tags else UNTOLD for name in names])
 
 
-_FRONT, _BACK = Sensor("front", 60.0, 5), Sensor("back", 45.0, 1, back=True)
-_AROUND = Sensor("around", 180.0, 20)
+_FRONT, _BACK, _AROUND = Sensor("front", 60.0, 5), Sensor("back", 45.0, 1, back=True), Sensor("around", 180.0, 20)
 _STRIKER = "striker", (_FRONT, _BACK), (BALL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT)
 _GOALIE = "goalie", (_AROUND,), (BALL, OWN_GOAL, BARRIER, OPPONENT)
+_TWOS = [SoccerPlayer(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)]
+_THREE = *(SoccerPlayer(f"striker{number}", 0, *_STRIKER) for number in range(2)), SoccerPlayer("goalie", 1, *_GOALIE)
 
-SOCCER_TWOS = Layout(
-    "SoccerTwos-v0",
-    tuple(SoccerPlayer(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)),
-    shared=True,
-    boxes=BOXES,
-)
+SOCCER_TWOS = Layout("SoccerTwos-v0", tuple(_TWOS), shared=True, boxes=BOXES)
 #: Only the purple goal counts, and a wall stands before the other one.
-STRIKERS_VS_GOALIE = Layout(
-    "StrikersVsGoalie-v0",
-    (
-        SoccerPlayer("striker0", 0, *_STRIKER),
-        SoccerPlayer("striker1", 0, *_STRIKER),
-        SoccerPlayer("goalie", 1, *_GOALIE),
-    ),
-    shared=False,
-    boxes=np.vstack([BOXES, BLOCKER]),
-)
+STRIKERS_VS_GOALIE = Layout("StrikersVsGoalie-v0", _THREE, shared=False, boxes=np.vstack([BOXES, BLOCKER]))

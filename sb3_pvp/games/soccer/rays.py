@@ -97,7 +97,9 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: Floats) -> t
 
     Like Unity's, a cast does not see what its start overlaps. Who is pressed against a wall sees it all the same.
     """
-    reached, side, inside = RAY_LENGTH, -1, _room(x, z) > -PRESSED
+    reached, side = RAY_LENGTH, -1
+    # Whether its start is within the walls: it overlaps none, and is in no goal.
+    inside = min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z)) > -PRESSED
     if inside:
         # The quick way, for almost all casts: from within the walls, whose order is that of `BOXES`.
         if abs(ray_z) > 1e-9:
@@ -126,12 +128,6 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: Floats) -> t
             if distance < reached:
                 reached, side = distance, box
     return side, reached
-
-
-@compiled
-def _room(x: float, z: float) -> float:
-    """Returns how far a cast's start is within the walls, less than 0 if it overlaps one, or is in a goal."""
-    return float(min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z)))
 
 
 @compiled
