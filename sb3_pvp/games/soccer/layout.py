@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
 from sb3_pvp.games.soccer.pitch import BLOCKER, BOXES, FRAMES, UNTOLD
 
-Number = TypeVar("Number", bound=np.generic)
 #: What a sensor may tell apart, from the point of view of the agent that has it.
 BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT = "ball", "own_goal", "goal", "wall", "teammate", "opponent"
 TAGS = (BALL, OWN_GOAL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT)
@@ -28,20 +27,12 @@ BRANCHES = (
 
 @dataclass(frozen=True)
 class Sensor:
-    """Rays from the centre of an agent.
+    """Rays from the centre of an agent: the middle one, then one to the right, one to the left, and so on."""
 
-    Attributes:
-        name: in the ids of observations.
-        degrees: between the outermost ray and its middle one, which comes first; then one to the right, one to the
-            left, and so on.
-        each_side: how many rays there are on each side of the middle one.
-        back: whether it looks backwards.
-    """
-
-    name: str
-    degrees: float
-    each_side: int
-    back: bool = False
+    name: str  #: In the ids of observations.
+    degrees: float  #: Between the outermost ray and the middle one.
+    each_side: int  #: How many rays there are on each side of the middle one.
+    back: bool = False  #: Whether it looks backwards.
 
     @cached_property
     def angles(self) -> NDArray[np.float64]:
@@ -66,7 +57,7 @@ class SoccerPlayer:
         """Those of all its rays ``(R,)``, see `Sensor.angles`."""
         return np.concatenate([sensor.angles for sensor in self.sensors])
 
-    def rays(self, seen: NDArray[Number]) -> NDArray[Number]:
+    def rays(self, seen: NDArray[Any]) -> NDArray[Any]:
         """Returns what it sees ``(N, numbers)`` ray by ray, ``(N, FRAMES, R, tags + 2)``, the oldest frame first."""
         values, parts = len(self.tags) + 2, []
         begin = seen.shape[1] - FRAMES * values * len(self.angles)  # before that may stand whether it plays
@@ -117,10 +108,7 @@ class Layout:
         return Contract(self.name, tuple(heads), tuple(seen), tuple(agents), self.shared)
 
     def tags(self, player: SoccerPlayer) -> NDArray[np.int64]:
-        """Returns what a player's sensors call walls, the blue and the purple goal, all agents and the ball.
-
-        Numbers of its tags, ``(3 + agents + 1,)``, or `UNTOLD`.
-        """
+        """Returns a player's tags of walls, the blue and the purple goal, all K agents and the ball, ``(4 + K,)``."""
         goals = (OWN_GOAL, OTHER_GOAL) if player.seat == 0 else (OTHER_GOAL, OWN_GOAL)
         agents = (TEAMMATE if other.seat == player.seat else OPPONENT for other in self.players)
         names = (BARRIER, *goals, *agents, BALL)

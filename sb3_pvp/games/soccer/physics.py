@@ -7,19 +7,16 @@ team whose contacts come first would win more often.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.common.compiled import compiled
 from sb3_pvp.games.soccer import pitch
 from sb3_pvp.games.soccer.pitch import AGENT_MASS, AGENT_RADIUS, BALL_MASS, BALL_RADIUS, ROLLING, STEP
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Floats, Ints, Booleans = NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]
-_njit: Any = numba.njit
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 #: The furthest that a body may move before collisions are looked for: less than half of its radius.
 _REACH = 0.25
 #: Rounds in which the impulses of all contacts, and the distances of all bodies, are improved together.
@@ -34,18 +31,13 @@ Contacts = tuple[Ints, Floats, Floats]
 WALL = -1
 
 
-def compiled(function: Function) -> Function:
-    """Compiles a function, and keeps its machine code on disk."""
-    return cast(Function, _njit(cache=True, error_model="numpy", nogil=True)(function))
-
-
 @compiled
 def play(
     fights: Ints,
     actions: Ints,
-    state: tuple[Floats, Floats, Floats, Floats, Booleans, Ints],
+    state: tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_], Ints],
     factors: Floats,
-    always_kicks: Booleans,
+    always_kicks: NDArray[np.bool_],
     boxes: Floats,
     goals: NDArray[np.int8],
     touches: Ints,
@@ -169,19 +161,15 @@ def _find_contacts(places: Floats, boxes: Floats, contacts: Contacts) -> int:
 
 
 @compiled
-def in_axes_of(box: Floats, x: float, z: float) -> tuple[float, float]:
-    """Returns a direction along the sides of a box."""
-    return box[4] * x + box[5] * z, box[4] * z - box[5] * x
-
-
-@compiled
 def _from_box(x: float, z: float, box: Floats) -> tuple[float, float, float]:
     """Returns the direction from the nearest point of a box to a point outside of it, and the distance."""
-    own_x, own_z = in_axes_of(box, x - box[0], z - box[1])
-    away_x = own_x - min(max(own_x, -box[2]), box[2])
-    away_z = own_z - min(max(own_z, -box[3]), box[3])
+    centre_x, centre_z, half_x, half_z, cos, sin = box[0], box[1], box[2], box[3], box[4], box[5]
+    own_x = cos * (x - centre_x) + sin * (z - centre_z)
+    own_z = cos * (z - centre_z) - sin * (x - centre_x)
+    away_x = own_x - min(max(own_x, -half_x), half_x)
+    away_z = own_z - min(max(own_z, -half_z), half_z)
     distance = max(math.sqrt(away_x * away_x + away_z * away_z), 1e-9)
-    return (box[4] * away_x - box[5] * away_z) / distance, (box[5] * away_x + box[4] * away_z) / distance, distance
+    return (cos * away_x - sin * away_z) / distance, (sin * away_x + cos * away_z) / distance, distance
 
 
 @compiled

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.games.soccer.physics import Floats, Ints, compiled, in_axes_of
+from sb3_pvp.common.compiled import compiled
+from sb3_pvp.games.soccer.physics import Floats, Ints
 from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NUM_KINDS, RAY_LENGTH, UNTOLD
 
 #: Whoever is pressed against a wall may be in it by so much.
@@ -44,10 +45,7 @@ def see(
     """Casts the rays of an agent on some pitches, as the newest of its frames in ``out``.
 
     Args:
-        fights: numbers of the pitches ``(N,)``.
-        places: of the K agents and of the ball ``(F, K + 1, 2)``.
-        yaws: of the agents, in degrees ``(F, K)``.
-        boxes: what stands, see `sb3_pvp.games.soccer.pitch.BOXES`.
+        fights, places, yaws, boxes: see `sb3_pvp.games.soccer.physics.play`.
         agent: its number.
         angles: of its rays, in degrees clockwise from the yaw ``(R,)``.
         frames: where the numbers of each ray begin in ``out``, in the three frames, the oldest first ``(R, 3)``. These
@@ -58,7 +56,8 @@ def see(
     """
     cosines, sines, ball = np.cos(np.radians(angles)), np.sin(np.radians(angles)), places.shape[1] - 1
     for fight in fights:
-        x, z = places[fight, agent]
+        bodies, seen = places[fight], out[fight]
+        x, z = bodies[agent]
         yaw = math.radians(yaws[fight, agent])
         ahead_x, ahead_z = math.sin(yaw), math.cos(yaw)
         for ray in range(len(angles)):
@@ -67,18 +66,18 @@ def see(
             box, distance = meet_box(x, z, ray_x, ray_z, boxes)
             tag = num_tags if box < 0 else tags[int(boxes[box, KIND])]
             for body in range(ball + 1):  # its own one is around its start, and never met
-                away_x, away_z = places[fight, body, 0] - x, places[fight, body, 1] - z
+                away_x, away_z = bodies[body, 0] - x, bodies[body, 1] - z
                 met = meet_circle(away_x, away_z, ray_x, ray_z, BALL_CAST if body == ball else AGENT_CAST)
                 if met < distance:
                     tag, distance = tags[NUM_KINDS + body], met
             oldest, older, newest = frames[ray]
             for value in range(num_tags + 2):
-                out[fight, oldest + value] = out[fight, older + value]
-                out[fight, older + value] = out[fight, newest + value]
-                out[fight, newest + value] = 0.0
+                seen[oldest + value] = seen[older + value]
+                seen[older + value] = seen[newest + value]
+                seen[newest + value] = 0.0
             if tag != UNTOLD:
-                out[fight, newest + tag] = 1.0
-            out[fight, newest + num_tags + 1] = distance / RAY_LENGTH
+                seen[newest + tag] = 1.0
+            seen[newest + num_tags + 1] = distance / RAY_LENGTH
 
 
 @compiled
@@ -133,9 +132,10 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: Floats) -> t
 @compiled
 def _cast_to_box(x: float, z: float, ray_x: float, ray_z: float, box: Floats) -> float:
     """Returns how far a cast goes to a box; infinity if it does not meet it, or overlaps it at its start."""
-    half_x, half_z = box[2], box[3]
-    own_x, own_z = in_axes_of(box, x - box[0], z - box[1])
-    along_x, along_z = in_axes_of(box, ray_x, ray_z)
+    centre_x, centre_z, half_x, half_z, cos, sin = box[0], box[1], box[2], box[3], box[4], box[5]
+    own_x = cos * (x - centre_x) + sin * (z - centre_z)
+    own_z = cos * (z - centre_z) - sin * (x - centre_x)
+    along_x, along_z = cos * ray_x + sin * ray_z, cos * ray_z - sin * ray_x
     away_x, away_z = max(abs(own_x) - half_x, 0.0), max(abs(own_z) - half_z, 0.0)
     if away_x * away_x + away_z * away_z < (CAST_RADIUS - PRESSED) ** 2:
         return math.inf

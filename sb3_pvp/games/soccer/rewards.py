@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from sb3_pvp.common.arguments import read_model
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.world import Transition
 
@@ -19,11 +18,6 @@ class SoccerParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     ball_touch: float = Field(0.0, allow_inf_nan=False, description="Reward of a touch of the ball, in fifths.")
-
-
-def ball_touch(params: Mapping[str, Any]) -> float:
-    """Returns what reset parameters say; `ValueError`, in one line, if they are wrong."""
-    return read_model(SoccerParams, params, "reset parameter").ball_touch
 
 
 class SoccerRewards(OutcomeRewards):

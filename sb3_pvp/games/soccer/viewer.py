@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import cos, radians, sin
@@ -20,7 +20,10 @@ from sb3_pvp.games.soccer.pitch import AGENT_RADIUS, BALL_RADIUS, BOXES, GOAL_LI
 #: Keys of the moves of the agent that a human plays; the first one of each branch is what is done without a key.
 _KEYS = {"forward": "w", "backward": "s", "left": "q", "right": "e", "turn_left": "a", "turn_right": "d"}
 #: Half of the pitch within its walls, where x is positive, and how far the goals reach back.
-_OUTLINE, _NET = ((13.56, 7.508), (15.46, 4.22)), 17.373
+_HALF, _NET = ((13.56, 7.508), (15.46, 4.22), (15.46, 4.2), (17.373, 4.2)), 17.373
+#: The outline of the pitch, all the way round.
+_SIDES = (1, 1, _HALF), (1, -1, _HALF[::-1]), (-1, -1, _HALF), (-1, 1, _HALF[::-1])
+_OUTLINE = [(x * across, z * up) for x, z, points in _SIDES for across, up in points]
 #: What a ray has met, in a letter.
 _LETTERS, _NOTHING, _UNTOLD = dict(zip(TAGS, "bhgwtp", strict=True)), "-", "?"
 #: Pixels of a metre, and colours: around, pitch, lines, ball, and both teams.
@@ -120,7 +123,7 @@ class SoccerViewer:
             pygame.draw.rect(surface, paint, (*at(x - half_x, half_z), half_x * 2 * scale, half_z * 2 * scale))
 
         surface.fill(_AROUND)
-        outline = [at(*point) for point in _corners()]
+        outline = [at(*point) for point in _OUTLINE]
         pygame.draw.polygon(surface, _GRASS, outline)
         for side, paint in zip((-1, 1), _TEAMS, strict=True):
             box(side * (_NET + GOAL_LINE) / 2, (_NET - GOAL_LINE) / 2, 4.2, tuple(part // 2 for part in paint))
@@ -175,13 +178,6 @@ class SoccerViewer:
             )
             for branch, moves in BRANCHES
         )
-
-
-def _corners() -> Iterator[tuple[float, float]]:
-    """Yields the outline of the pitch, all the way round."""
-    half = [*_OUTLINE, (_OUTLINE[1][0], 4.2), (_NET, 4.2)]
-    for x, z, points in ((1, 1, half), (1, -1, half[::-1]), (-1, -1, half), (-1, 1, half[::-1])):
-        yield from ((x * across, z * up) for across, up in points)
 
 
 def _painted(text: str, paint: str, color: bool) -> str:

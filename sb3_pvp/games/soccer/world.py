@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from sb3_pvp.common.arguments import read_model
 from sb3_pvp.game.arrays import ArrayWorld
-from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
 from sb3_pvp.game.world import NUM_SEATS, Outcome
 from sb3_pvp.games.soccer import pitch
-from sb3_pvp.games.soccer.layout import BRANCHES, Layout, Number
+from sb3_pvp.games.soccer.layout import BRANCHES, Layout
 from sb3_pvp.games.soccer.physics import play
 from sb3_pvp.games.soccer.rays import see
-from sb3_pvp.games.soccer.rewards import ball_touch
+from sb3_pvp.games.soccer.rewards import SoccerParams
 
 #: What a seat's rewards are made of, see `sb3_pvp.games.soccer.rewards`.
 REPORT = [("goal", "i1"), ("elapsed", "f4"), ("touches", "f4"), ("existence", "f4"), ("advance", "f4")]
@@ -41,7 +41,7 @@ class SoccerWorld(ArrayWorld):
         self.yaws, self.touches = np.zeros((num_fights, len(players))), np.zeros((num_fights, len(players)), np.int64)
         self.kicks, self.touching = np.zeros((num_fights, 2)), np.zeros((num_fights, len(players)), np.bool_)
         self.steps, self.goals = np.zeros(num_fights, np.int64), np.zeros(num_fights, np.int8)
-        self.ball_touch = np.full(num_fights, ball_touch(params))
+        self.ball_touch = np.full(num_fights, read_model(SoccerParams, params, "reset parameter").ball_touch)
         self._factors = np.array([pitch.SPEED_FACTORS[each.position] for each in players])
         self._always_kicks = np.array([each.position == "goalie" for each in players])
         self._existence = np.array([{"striker": -1.0, "goalie": 1.0}.get(each.position, 0.0) for each in players])
@@ -56,7 +56,7 @@ class SoccerWorld(ArrayWorld):
         """Puts everybody at a random place of their half, and the ball near the middle."""
         draw = self.random[fight].uniform
         if "reset_params" in options:
-            self.ball_touch[fight] = ball_touch(options["reset_params"])
+            self.ball_touch[fight] = read_model(SoccerParams, options["reset_params"], "reset parameter").ball_touch
         self.speeds[fight], self.kicks[fight], self.touching[fight], self.steps[fight] = 0.0, 0.0, False, 0
         for number, player in enumerate(self.layout.players):
             side = 1.0 if player.seat else -1.0
@@ -69,22 +69,14 @@ class SoccerWorld(ArrayWorld):
         self.obs[fight] = self._plays  # forgets the last match
         self.look(np.array([fight]))
 
-    def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
-        """See `sb3_pvp.game.World.step`; finished matches are skipped."""
-        which = fight_numbers(fights, self.num_fights)
-        chosen = joint_actions(actions, len(which), self.contract)
-        running = ~self.outcome[which].any(axis=1)
-        which, chosen = which[running], chosen[running]
-        for fight, seat in np.argwhere(self.bots[which]).tolist():
-            number = which[fight]
-            chosen[fight, seat] = self.contract.random_action(self.masks[number, seat], self.random[number])
-        teams = chosen.reshape(len(which), NUM_SEATS, len(self.contract.agents), len(BRANCHES))
+    def play_fights(self, which: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        """See `ArrayWorld.play_fights`."""
+        teams = actions.reshape(len(which), NUM_SEATS, len(self.contract.agents), len(BRANCHES))
         moves = np.ascontiguousarray(teams[:, self._seats, self._roles])
         state = self.places, self.speeds, self.yaws, self.kicks, self.touching, self.steps
         before, ball = self.steps[which], self.places[which, -1, 0]
         abilities = self._factors, self._always_kicks
         play(which, moves, state, *abilities, self._solid, self.goals, self.touches)
-        self.ticks[which] += 1
         self._report(which, self.steps[which] - before, self.places[which, -1, 0] - ball)
         self.look(which)
 
@@ -112,12 +104,14 @@ class SoccerWorld(ArrayWorld):
 
     def rays(self, fight: int, player: int) -> NDArray[np.float32]:
         """Returns the newest frame of a player's rays, ``(rays, tags + 2)``, see `sb3_pvp.games.soccer.rays.see`."""
-        return self._by_ray(player, self.obs[fight, :, np.newaxis])[-1]
+        frames: NDArray[np.float32] = self._by_ray(player, self.obs[fight, :, np.newaxis])
+        return frames[-1]
 
-    def _by_ray(self, player: int, numbers: NDArray[Number]) -> NDArray[Number]:
+    def _by_ray(self, player: int, numbers: NDArray[Any]) -> NDArray[Any]:
         """Returns what is a player's among the numbers of both seats ``(2, 1, D)``, ``(FRAMES, rays, tags + 2)``."""
         own = slice(*self.contract.agents[self._roles[player]].observations)
-        return self.layout.players[player].rays(numbers[self._seats[player], :, own])[0]
+        mine: NDArray[Any] = self.layout.players[player].rays(numbers[self._seats[player], :, own])[0]
+        return mine
 
     def _sight(self, player: int) -> tuple[Any, ...]:
         """Returns the arguments of `see` about a player."""
