@@ -10,9 +10,12 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.distributed import bench_distributed
+from benchmarks.dreamer import bench_dreamer
+from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.learning_curves.commands import learning_curves
+from benchmarks.mapoca import bench_mapoca
 from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
@@ -22,6 +25,7 @@ from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.soccer import bench_soccer
 from benchmarks.sprt import bench_sprt
+from benchmarks.team_play.commands import team_play
 from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
@@ -33,6 +37,7 @@ app.command("world")(bench_world)
 app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
+app.command("mapoca")(bench_mapoca)
 app.command("acting")(bench_acting)
 app.command("actors")(bench_actors)
 app.command("actors_learning")(bench_actors_learning)
@@ -40,6 +45,7 @@ app.command("server")(bench_server)
 app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("distributed")(bench_distributed)
+app.command("dreamer")(bench_dreamer)
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
@@ -50,6 +56,8 @@ app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(team_play, name="team_play")
+app.add_typer(dreamer_proofs, name="dreamer_proofs")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

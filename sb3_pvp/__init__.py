@@ -7,11 +7,13 @@ from sb3_pvp import former
 from sb3_pvp.game import register_environments, register_game
 
 if TYPE_CHECKING:
+    from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+    from sb3_pvp.algorithms.mapoca import MAPOCA
     from sb3_pvp.algorithms.ppo import PvpPPO
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream
 
-__all__ = ["PvpPPO", "__version__", "import_upstream", "load", "register_game"]
+__all__ = ["MAPOCA", "DreamerV3", "PvpPPO", "__version__", "import_upstream", "load", "register_game"]
 
 __version__ = "0.1.0"
 
@@ -20,6 +22,8 @@ register_environments()
 
 # Imported on first use, because they need torch and ``import sb3_pvp`` must stay fast.
 _LAZY = {
+    "DreamerV3": "sb3_pvp.algorithms.dreamer.dreamer",
+    "MAPOCA": "sb3_pvp.algorithms.mapoca",
     "PvpPPO": "sb3_pvp.algorithms.ppo",
     "import_upstream": "sb3_pvp.zoo.imports.pvp_ml",
     "load": "sb3_pvp.policies.files.model_files",

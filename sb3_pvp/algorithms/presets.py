@@ -24,16 +24,20 @@ from typing import Any
 
 import gymnasium
 
-from sb3_pvp.common.errors import unknown_name
+from sb3_pvp.common.errors import installed, unknown_name
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import data_folders
 
-#: The algorithm of all presets; each environment in its file is a preset with the environment's name.
+#: The algorithm of all presets but those in the files of `OTHER_ALGOS`. Each environment in the file of an algorithm is
+#: a preset: with the environment's name here, and with the algorithm's name before it there.
 ALGO = "maskable_ppo"
+OTHER_ALGOS = ("mapoca",)
+OURS = " and ".join((ALGO, *OTHER_ALGOS))  #: In words.
 #: Special keys: the presets to import, and the hyperparameters of environments that are not in the file.
 IMPORT, DEFAULT = "import", "default"
+ALGORITHMS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 
 _SUFFIXES = (".yml", ".yaml")
 _MAX_IMPORTERS = 20  #: Of presets that import one another: a file has any number of names.
@@ -47,6 +51,11 @@ class Preset:
     name: str
     path: Path
     env_id: str
+
+    @property
+    def algo(self) -> str:
+        """The name of its algorithm."""
+        return self.path.stem if self.path.stem in OTHER_ALGOS else ALGO
 
     def hyperparams(self) -> dict[str, Any]:
         """Returns the hyperparameters with all imports, see `hyperparams_in`; a new dict each time."""
@@ -70,11 +79,17 @@ def hyperparams_path(name: str) -> Path | None:
 
 
 def presets() -> dict[str, Preset]:
-    """Returns all presets by name: the environments in ``maskable_ppo.yml``, and each other file by its name."""
+    """Returns all presets by name: the environments in the files of algorithms, and each other file by its name."""
     found: dict[str, Preset] = {}
+    others = installed(ALGORITHMS).keys() - {ALGO, *OTHER_ALGOS}
     for path in sorted(hyperparams_folder().glob("*.yml")):
+        if path.stem in others:  # the defaults of another algorithm
+            continue
+        is_other = path.stem in OTHER_ALGOS
         for env_id in _read(path):
-            name = env_id if path.stem == ALGO else path.stem
+            if is_other and env_id == DEFAULT:
+                continue  # for any game
+            name = f"{path.stem}-{env_id}" if is_other else env_id if path.stem == ALGO else path.stem
             found[name] = Preset(name, path, env_id)
     return found
 

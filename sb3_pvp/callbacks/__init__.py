@@ -13,6 +13,7 @@ from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observations_callback import ObservationMetricsCallback
+from sb3_pvp.callbacks.open_loop_video import OpenLoopVideoCallback
 from sb3_pvp.callbacks.outcome_predictor_callback import OutcomePredictorCallback
 from sb3_pvp.callbacks.progress import ProgressCallback
 from sb3_pvp.callbacks.self_play import SelfPlayCallback
@@ -30,6 +31,7 @@ __all__ = [
     "MaskableCheckpointCallback",
     "NoveltyRewardCallback",
     "ObservationMetricsCallback",
+    "OpenLoopVideoCallback",
     "OutcomePredictorCallback",
     "ProgressCallback",
     "SelfPlayCallback",

@@ -11,7 +11,7 @@ import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.policies.files.shipped import SUFFIX, find_model
+from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
@@ -26,20 +26,33 @@ def export(
     model: Annotated[Path, typer.Argument(help="The model's zip, which must be trusted, or a name.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Output file; default: MODEL with the ending .fighter.", dir_okay=False),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output file; default: MODEL with the ending .fighter. With .onnx the graph that acts alone.",
+            dir_okay=False,
+        ),
     ] = None,
+    agent: Annotated[str | None, typer.Option(help="Of a team, for .onnx; default: the first.")] = None,
     no_onnx: Annotated[bool, typer.Option("--no-onnx", help="Leave out the ONNX graphs.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
-    The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model.
+    The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model. A
+    graph alone can be an opponent; that of a team decides for one agent.
     """
-    from sb3_pvp.policies.files.fighter_files import export_fighter
+    from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
 
     path = output or model.with_suffix(SUFFIX)
+    if path.suffix == GRAPH:
+        figures = {"file": str(path), "bytes": export_graph(load(find_model(model)), path, agent), "agent": agent}
+        print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
+        return
+    if agent is not None:
+        raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
     export_fighter(load(find_model(model)), path, onnx=not no_onnx)
     written = read(path)
     about = written.description

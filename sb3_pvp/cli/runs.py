@@ -175,9 +175,8 @@ def plot(
 
 def _preset_summary(preset: Preset) -> dict[str, Any]:
     """Returns name, algorithm, game and purpose: the first sentence of the comment above the preset in its file."""
-    from sb3_pvp.algorithms.presets import ALGO
 
     comment = re.search(rf"((?:^#.*\n)+)\n?{re.escape(preset.env_id)}:", preset.path.read_text("utf-8"), re.MULTILINE)
     words = " ".join(comment[1].replace("#", " ").split()) if comment else ""
     purpose = words.partition(". ")[0].rstrip(".")
-    return {"name": preset.name, "algo": ALGO, "game": preset.env_id, "purpose": purpose}
+    return {"name": preset.name, "algo": preset.algo, "game": preset.env_id, "purpose": purpose}

@@ -20,7 +20,7 @@ from sb3_pvp.game.world import NUM_SEATS, Outcome, Rewards, Transition
 class ArrayWorld:
     """Base class of a `sb3_pvp.game.World`: allocates the arrays, checks arguments, and plays one fight after another.
 
-    Subclasses implement `begin` and `play_fight`; one that plays all fights at once overrides `step` instead. The
+    Subclasses implement `begin` and `play_fight`, or `play_fights` for one that plays all fights at once. The
     world's own bot, ``"baseline"``, moves at random.
 
     `get_state` saves, and `set_state` restores, the random generators and all attributes that are writeable arrays.
@@ -58,17 +58,24 @@ class ArrayWorld:
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
         """See `sb3_pvp.game.World.step`; finished fights are skipped."""
         which = fight_numbers(fights, self.num_fights)
-        for fight, pair in zip(which.tolist(), joint_actions(actions, len(which), self.contract), strict=True):
-            # A finished fight keeps everything as it was, so that its end can be read until it is reset.
-            if not self.outcome[fight].any():
-                self.ticks[fight] += 1
-                # By the fight's own generator, so that its bot does the same whoever plays beside it.
-                for seat in np.flatnonzero(self.bots[fight]):
-                    pair[seat] = self.contract.random_action(self.masks[fight, seat], self.random[fight])
-                self.play_fight(fight, pair)
+        chosen = joint_actions(actions, len(which), self.contract)
+        # A finished fight keeps everything as it was, so that its end can be read until it is reset.
+        rows = np.flatnonzero(~self.outcome[which].any(axis=1))
+        which = which[rows]
+        self.ticks[which] += 1
+        # By the fight's own generator, so that its bot does the same whoever plays beside it.
+        for index, seat in np.argwhere(self.bots[which]).tolist():
+            fight = which[index]
+            chosen[rows[index], seat] = self.contract.random_action(self.masks[fight, seat], self.random[fight])
+        self.play_fights(which, chosen[rows])
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up a fight: writes its first observations and masks. ``options`` are those of `reset`."""
+
+    def play_fights(self, fights: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        """Plays one tick of these fights ``(N,)``, none of which is over, with the actions ``(N, 2, heads)``."""
+        for fight, pair in zip(fights.tolist(), actions, strict=True):
+            self.play_fight(fight, pair)
 
     def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
         """Plays one tick of a fight with the actions ``(2, heads)`` of both seats."""

@@ -15,7 +15,8 @@ from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 class TeamOpponent:
     """Plays a seat with one opponent per agent of the contract: each decides for its agent, and knows what a team sees.
 
-    Raises `ValueError` if the contract has no agents, or another number of them.
+    Opponents with ``of_agent(number, contract)`` are asked for one that does only that. Raises `ValueError` if the
+    contract has no agents, or another number of them, or an opponent cannot play its agent.
     """
 
     def __init__(self, name: str, members: Sequence[Opponent], contract: Contract) -> None:
@@ -26,7 +27,9 @@ class TeamOpponent:
             raise ValueError(
                 f"a team of {contract.name} has {len(agents)} fighters ({', '.join(agents)}), got {len(members)}"
             )
-        self.name, self.members = name, tuple(members)
+        places = enumerate(members)
+        placed = (each.of_agent(place, contract) if hasattr(each, "of_agent") else each for place, each in places)
+        self.name, self.members = name, tuple(placed)
         self._heads = [slice(*agent.heads) for agent in contract.agents]
         self.frame_ages = tuple(sorted({age for each in members for age in getattr(each, "frame_ages", (0,))}))
         self.content_hash = "+".join(str(getattr(each, "content_hash", "")) for each in members)

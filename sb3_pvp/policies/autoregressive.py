@@ -17,15 +17,14 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
-from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.features import (
-    ACTION_MASK,
     OBSERVATION,
     NormalizedFeatures,
-    complete_observation,
+    checked_observation,
+    flat_masks,
     head_sizes_of,
     make_extractor,
 )
@@ -323,10 +322,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         Raises:
             ValueError: if a mask is missing, not 0 or 1, or allows nothing, or the observation does not fit or is NaN.
         """
-        if isinstance(self.observation_space, spaces.Dict):
-            observation = complete_observation(observation, self.observation_space, action_masks is not None)
-        seen = observation.get(ACTION_MASK, True) if isinstance(observation, dict) else True
-        check_mask(seen if action_masks is None else action_masks)
+        observation = checked_observation(observation, self.observation_space, action_masks)
         return super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[arg-type]
 
     def _predict(
@@ -362,17 +358,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             return nn.functional.linear(latent.float(), self.value_net.weight, self.value_net.bias)
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
-        """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""
-        if action_masks is None and isinstance(obs, dict):
-            action_masks = obs.get(ACTION_MASK)
-        batch, flat = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values()))), self.rules.num_flat
-        if action_masks is None:
-            return th.ones(batch, flat, dtype=th.bool, device=self.device)
         # Not self.device: SB3's property walks the module tree at each call.
-        masks = th.as_tensor(action_masks, device=self.value_net.weight.device).bool()
-        if masks.numel() not in (flat, batch * flat):
-            raise ValueError(f"action masks must have shape ({batch}, {flat}) or ({flat},), got {tuple(masks.shape)}")
-        return masks.reshape(-1, flat).expand(batch, flat)
+        return flat_masks(obs, action_masks, self.rules.num_flat, self.value_net.weight.device)
 
 
 def find_contract(

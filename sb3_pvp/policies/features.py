@@ -14,6 +14,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import PyTorchObs
 from torch import nn
 
+from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.policies.networks import Layer, RunningNormalizer, make_network
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
@@ -140,6 +141,34 @@ class _Place(NamedTuple):
     feature: int  #: Its first one in the statistics of a frame.
     column: int  #: Its first one in the flat features.
     stride: int  #: Columns from one frame to the next.
+
+
+def flat_masks(obs: PyTorchObs, given: Any, num_flat: int, device: th.device) -> th.Tensor:
+    """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true.
+
+    Raises `ValueError` for another number of entries than ``num_flat``.
+    """
+    masks = obs.get(ACTION_MASK) if given is None and isinstance(obs, dict) else given
+    batch = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values())))
+    if masks is None:
+        return th.ones(batch, num_flat, dtype=th.bool, device=device)
+    masks = th.as_tensor(masks, device=device).bool()
+    if masks.numel() not in (num_flat, batch * num_flat):
+        shape = tuple(masks.shape)
+        raise ValueError(f"action masks must have shape ({batch}, {num_flat}) or ({num_flat},), got {shape}")
+    return masks.reshape(-1, num_flat).expand(batch, num_flat)
+
+
+def checked_observation(observation: Any, space: spaces.Space[Any], action_masks: Any) -> Any:
+    """Returns what `complete_observation` makes of the argument of a ``predict``, with the masks given beside it.
+
+    Raises `ValueError` if it does not fit, or a mask is missing, not 0 or 1, or allows nothing.
+    """
+    if isinstance(space, spaces.Dict):
+        observation = complete_observation(observation, space, action_masks is not None)
+    seen = observation.get(ACTION_MASK, True) if isinstance(observation, dict) else True
+    check_mask(seen if action_masks is None else action_masks)
+    return observation
 
 
 def complete_observation(observation: Any, space: spaces.Dict, masks_given: bool) -> dict[str, NDArray[Any]]:

@@ -104,10 +104,11 @@ class ModelSource:
 
     def open(self) -> OpenFighter:
         """Implements `FighterSource.open`."""
-        from sb3_pvp.policies.files.model_files import MASKABLE_PPO, load, load_opponent
+        from sb3_pvp.policies.files.model_files import load, load_opponent
+        from sb3_pvp.policies.files.registry import DEFAULT, name_of
 
         model = load(self.path, self.device, safe=True)
-        if not isinstance(model, MASKABLE_PPO.model_class):
+        if name_of(model) != DEFAULT:
             opponent = load_opponent(self.path, safe=True)
             form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
             return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))

@@ -237,6 +237,8 @@ def _stock_parser(name: str) -> ArgumentParser:
 
 def _parse_training(arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
+    from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
+
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST
     from sb3_pvp.zoo.sweeps.sweep import add_options
@@ -266,7 +268,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
         with refusals():
             preset = find_preset(given.preset)
         # As defaults, so that options on the command line override them when parsed again.
-        parser.set_defaults(algo=ALGO, env=preset.env_id, conf_file=str(preset.path))
+        parser.set_defaults(algo=preset.algo, env=preset.env_id, conf_file=str(preset.path))
         given = parser.parse_args(arguments)
     if given.challenge is not None:
         given = _for_challenge(parser, given.challenge, arguments)
@@ -278,6 +280,8 @@ def _parse_training(arguments: list[str]) -> Namespace:
     if given.distribute is not None:
         _require_packages("ray", "ray")
     _check(given)
+    if given.optimize_hyperparameters and given.algo not in {ALGO, *HYPERPARAMS_SAMPLER}:
+        raise Refusal(f"-optimize has no search space for --algo {given.algo}")
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
     return given

@@ -36,7 +36,15 @@ from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
-from sb3_pvp.algorithms.presets import ALGO, hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
+from sb3_pvp.algorithms.presets import (
+    ALGO,
+    OURS,
+    hyperparams_in,
+    hyperparams_path,
+    is_ours,
+    with_current_names,
+    with_nested,
+)
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
@@ -105,10 +113,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._num_actors = 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
-                raise Refusal(f"--distribute is for --algo {ALGO}, not for {algo}")
+                raise Refusal(f"--distribute is for --algo {OURS}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        default = hyperparams_path(algo) if is_ours(env_id) else None
+        default = hyperparams_path(algo) if is_ours(env_id) or algo != ALGO else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
         self._warning = ""  # printed once the hyperparameters are known to be valid
@@ -130,7 +138,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
 
     def _refusals(self) -> AbstractContextManager[None]:
-        return refusals() if self._is_ours else nullcontext()
+        return refusals() if self._is_ours or hasattr(ALGOS[self.algo], "training_state") else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the hyperparameters with imported presets and names like ``env_kwargs.world``.
@@ -141,8 +149,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             hyperparams, saved = self._read_block()
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
-            if self._actors and ALGOS[self.algo] is not PvpPPO:
-                raise Refusal(f"--actors and --synchronous are for --algo {ALGO}")
+            if self._actors and not issubclass(ALGOS[self.algo], PvpPPO):
+                raise Refusal(f"--actors and --synchronous are for --algo {OURS}")
             hyperparams.update(self._actors)
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
@@ -154,7 +162,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 played = self._complete(self._eval_env_kwargs_args or hyperparams.get("env_kwargs"))
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
-                    if ALGOS[self.algo] is PvpPPO and not self.optimize_hyperparameters:
+                    if issubclass(ALGOS[self.algo], PvpPPO) and not self.optimize_hyperparameters:
                         hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
         self.n_eval_episodes = self.n_eval_episodes or fights
@@ -364,7 +372,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         n_timesteps,
                         callbacks,
                         tb_log_name=run.name,
-                        reset_num_timesteps=not (self.continue_training and self._is_ours),
+                        reset_num_timesteps=not ((self.continue_training and self._is_ours) or stopped),
                         **keywords,
                     )
                     (run / UNFINISHED).unlink(missing_ok=True)
@@ -373,9 +381,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 if isinstance(error, Exception) and not callbacks.interrupted:
                     self._save_and_raise(model, error, callbacks.has_begun)
                 self._was_stopped = True
-                if callbacks.resumes_at is not None and isinstance(model, PvpPPO):
-                    # The rollout in progress is discarded: the run will resume at its start.
-                    model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
+                if callbacks.resumes_at is not None and hasattr(model, "training_state"):
+                    if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
+                        model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
                     with uninterrupted():
                         model.save(run / CHECKPOINTS / file_name(learner(model)))
                 drop_lost_outputs()

@@ -28,7 +28,7 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     two_hot_mean,
 )
 from sb3_pvp.algorithms.dreamer.laprop import LaProp, clip_adaptively, warm_rate
-from sb3_pvp.algorithms.dreamer.layers import BlockLinear, RootMeanSquareNorm
+from sb3_pvp.algorithms.dreamer.layers import NORM_EPS, BlockLinear
 from sb3_pvp.algorithms.dreamer.losses import ReturnScale, lambda_returns
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent
 from tests.algorithms.dreamer_reference import (
@@ -78,7 +78,7 @@ def recompute_units(golden: Mapping[str, NDArray[Any]]) -> Arrays:
         )
         found[f"{name}/ret_replay"] = lambda_returns(rewards, (~term).float() * SETTINGS.gamma, boot, 0.95, last)
         found[f"{name}/ret_imag"] = lambda_returns(rewards, goes_on, values, 0.95)
-    norm, block = RootMeanSquareNorm(8), BlockLinear(8, 12, 4)
+    norm, block = nn.RMSNorm(8, eps=NORM_EPS), BlockLinear(8, 12, 4)
     norm.load_state_dict({"weight": unit["rmsnorm/scale"]})
     block.load_state_dict({"weight": unit["blocklinear/kernel"], "bias": unit["blocklinear/bias"]})
     found |= {"rmsnorm/y": norm(unit["rmsnorm/x"]), "blocklinear/y": block(unit["blocklinear/x"])}
@@ -112,11 +112,18 @@ def two_hot_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
         bins = symexp_bins(count)
         target = unit[f"twohot/target{count}"]
         found[f"twohot/bins{count}"] = bins
-        found[f"twohot/encoded{count}"] = two_hot(target, bins)
+        found[f"twohot/encoded{count}"] = dense_two_hot(target, bins)
         found[f"twohot/loss{count}"] = two_hot_loss(unit[f"twohot/logits{count}"], target)
         found[f"twohot/pred{count}"] = two_hot_mean(unit[f"twohot/pred_logits{count}"])
         found[f"twohot/pred_zero{count}"] = two_hot_mean(th.zeros(count))
     return found
+
+
+def dense_two_hot(target: th.Tensor, bins: th.Tensor) -> th.Tensor:
+    """The weights of all bins ``(…, bins)``."""
+    below, weight = two_hot(target, bins)
+    index = th.stack([below, below + 1], -1)
+    return th.zeros(*target.shape, len(bins)).scatter(-1, index, th.stack([1 - weight, weight], -1))
 
 
 def latent_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
@@ -151,4 +158,4 @@ def optimizer_units(unit: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
     gradients = [unit[f"opt_in/grad1/{name}"] for name in names]
     factors = clip_adaptively(gradients, [unit[f"opt_in/param/{name}"] for name in names], 0.3)
     found |= {f"agc_only/{name}": each * factor for name, each, factor in zip(names, gradients, factors, strict=True)}
-    return found | {"lr/lr": th.tensor([warm_rate(4e-5, 1000, int(index)) for index in unit["lr/update_index"]])}
+    return found | {"lr/lr": warm_rate(4e-5, 1000, unit["lr/update_index"])}

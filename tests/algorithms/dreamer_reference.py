@@ -77,7 +77,7 @@ def our_name(name: str) -> str:
     rest = re.sub(r"kernel$|scale$", "weight", rest)
     layer = r"/(weight|bias)$"
     for pattern, ours in (
-        (r"^head/(?:logits?)" + layer, r"output/\1"),
+        (r"^head/(?:logits?)" + layer, r"mlp/output/\1"),
         (r"^head/(\w+)/(?:logits|mean)" + layer, r"outputs/of_\1/\2"),
         (r"^head/(\w+)/stddev" + layer, r"deviations/of_\1/\2"),
         (r"^mlp/linear(\d)" + layer, r"mlp/\1/layer/\2"),
@@ -91,7 +91,7 @@ def our_name(name: str) -> str:
         (r"^sp0" + layer, r"from_deter/\1"),
         (r"^sp1norm" + layer, r"from_stoch/0/norm/\1"),
         (r"^sp1" + layer, r"from_stoch/0/layer/\1"),
-        (r"^sp2" + layer, r"from_stoch/1/\1"),
+        (r"^sp2" + layer, r"from_stoch/output/\1"),
         (r"^spnorm" + layer, r"norm/\1"),
         (r"^dynin(\d)norm" + layer, r"from_\1/norm/\2"),
         (r"^dynin(\d)" + layer, r"from_\1/layer/\2"),
@@ -100,15 +100,17 @@ def our_name(name: str) -> str:
         (r"^dyngru" + layer, r"gates/\1"),
         (r"^obs(\d)norm" + layer, r"posterior/\1/norm/\2"),
         (r"^obs(\d)" + layer, r"posterior/\1/layer/\2"),
-        (r"^obslogit" + layer, r"posterior_logits/\1"),
+        (r"^obslogit" + layer, r"posterior/output/\1"),
         (r"^prior(\d)norm" + layer, r"prior/\1/norm/\2"),
         (r"^prior(\d)" + layer, r"prior/\1/layer/\2"),
-        (r"^priorlogit" + layer, r"prior_logits/\1"),
+        (r"^priorlogit" + layer, r"prior/output/\1"),
     ):
         rest, found = re.subn(pattern, ours, rest)
         if found:
             break
     rest = rest.replace("from_0", "from_deter").replace("from_1", "from_stoch").replace("from_2", "from_action")
+    if module in ("rew", "con", "val", "slowval"):
+        rest = rest.removeprefix("mlp/")
     if module == "dec":
         # The original counts the decoder's convolutions downwards.
         rest = re.sub(r"convolutions/(\d)", lambda match: f"convolutions/{2 - int(match[1])}", rest)
@@ -216,7 +218,7 @@ def recompute_case(golden: Mapping[str, NDArray[Any]], case: str, all_steps: boo
         total = losses.total(SETTINGS.scales)
         optimizer.zero_grad()
         total.backward(retain_graph=True)
-        found = {f"loss/{name}": loss for name, loss in losses.parts.items()}
+        found = {f"loss/{name}": of_states(loss, batch) for name, loss in losses.parts.items()}
         gradients = dict(their_weights(networks, names, gradients=True))
         lengths = np.array([np.linalg.norm(gradient.astype(float)) for gradient in gradients.values()])
         count = sum(gradient.size for gradient in gradients.values())
@@ -247,6 +249,12 @@ def recompute_case(golden: Mapping[str, NDArray[Any]], case: str, all_steps: boo
                 for name, array in their_weights(networks, list(weights))
             }
     return results
+
+
+def of_states(loss: th.Tensor, batch: Sequences) -> th.Tensor:
+    """A loss of imagined steps as that of the states that they start from; others as they are."""
+    rows, length = batch.rewards.shape
+    return loss.mean(1).reshape(rows, length) if len(loss) == rows * length else loss
 
 
 def gradient_flow(networks: DreamerNetworks, parts: Mapping[str, th.Tensor]) -> th.Tensor:
@@ -287,7 +295,7 @@ def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: Retu
         "val/logits": networks.critic(features),
         "val/pred": two_hot_mean(networks.critic(features)),
         "imag/deter": imagined.states.deter,
-        "imag/logit": th.cat([first, imagined.logits], 1),
+        "imag/logit": th.cat([first, networks.recurrent.expected(imagined.states.deter[:, 1:])], 1),
         "imag/rew": judged.rewards,
         "imag/con": judged.goes_on,
         "imag/val": judged.values,
@@ -303,8 +311,8 @@ def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: Retu
         "repl/loss_repval": losses.parts["repval"],
         "newcarry/deter": observed.states.deter[:, -1],
         "newcarry/stoch": observed.states.stoch[:, -1],
-        "imag/loss_policy": losses.policy,
-        "imag/loss_value": losses.value,
+        "imag/loss_policy": losses.parts["policy"],
+        "imag/loss_value": losses.parts["value"],
     }
     predictions = networks.decoder(observed.states)
     found |= {f"dec/{key}": values.squeeze(2) if key == "token" else values for key, values in predictions.items()}

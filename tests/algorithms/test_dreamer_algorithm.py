@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def dreamer(env: Any, **options: Any) -> DreamerV3:
 
 def test_terminal_observations_are_records_of_their_own() -> None:
     model = dreamer(DummyVecEnv([Counting]), batch_length=64).learn(9)
-    records = {name: values[0, : model.replay_buffer.counts[0]] for name, values in model.replay_buffer.records.items()}
+    records = model.replay_buffer.records[: model.replay_buffer.counts[0]]
     assert records["observation/observation"][:, 0].tolist() == list(range(12))
     # Episodes of 3, 2, 3 and (so far) 1 step; a reset brings no reward, the last step of an episode does.
     assert records["reward"].tolist() == [0, 1, 2, 3, 0, 11, 12, 0, 21, 22, 23, 0]
@@ -87,9 +88,10 @@ def test_it_learns_at_its_ratio_and_is_loaded_with_all_that_it_knows(tmp_path: P
         assert th.equal(weights, loaded.policy.state_dict()[name]), name
     assert loaded.replay_buffer.size() == model.replay_buffer.size()
     assert loaded.policy.return_scale.high > 0
-    loaded.learn(20, reset_num_timesteps=False)
-    # Not a restart: it goes on at once, the first record of which gives one update.
-    assert loaded.n_updates == model.n_updates + 1 + int(loaded.replay_buffer.counts.sum()) - records - 2
+    with pytest.warns(UserWarning, match="resumes with new episodes"):
+        loaded.learn(20, reset_num_timesteps=False)
+    # Not a restart: it goes on at once, with the updates that are due.
+    assert loaded.n_updates == model.n_updates + int(loaded.replay_buffer.counts.sum()) - records
     assert loaded.policy.optimizer.state_dict()["state"][0]["step"] == loaded.n_updates
 
 
@@ -144,3 +146,51 @@ def test_keys_that_match_nothing_and_other_spaces_are_named() -> None:
         ObservedSignals(spaces.Dict({"seen": spaces.Box(-1, 1, (2,))}), mlp_keys="x")
     with pytest.raises(ValueError, match="does not support seen in Text"):
         ObservedSignals(spaces.Dict({"seen": spaces.Text(3)}))
+
+
+def test_files_of_others_are_refused_in_one_line(tmp_path: Path) -> None:
+    def refusal(load: Any, *given: Any, **options: Any) -> str:
+        with pytest.raises(ValueError) as error:
+            load(*given, **options)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    model, path = dreamer("CartPole-v1").learn(60), tmp_path / "fighter.zip"
+    model.save(path)
+    model.save_replay_buffer(tmp_path / "replay.pkl")
+    assert "do not equal the stored policy kwargs" in refusal(DreamerV3.load, path, policy_kwargs={"size": "small"})
+    other = dreamer("CartPole-v1", policy_kwargs={"size": "debug"})
+    assert "networks are of another size" in refusal(other.set_parameters, path)
+    other.load_replay_buffer(tmp_path / "replay.pkl")
+    assert "the replay is of another size" in refusal(other.learn, 10)
+    # The original of 2023 pickles a dictionary; others of that time save dictionaries of torch.
+    (tmp_path / "checkpoint.ckpt").write_bytes(pickle.dumps({"agent": {"agent/wm/rssm/img_in/kernel": np.zeros(3)}}))
+    th.save({"agent_state_dict": {"_wm.dynamics._cell.layers.GRU_linear.weight": th.zeros(3)}}, tmp_path / "latest.pt")
+    for name in ("checkpoint.ckpt", "latest.pt"):
+        assert "cannot be loaded as a DreamerV3 of this edition" in refusal(DreamerV3.load, tmp_path / name)
+    assert "networks are of another size" in refusal(model.policy.load_state_dict, {"rssm.cell.weight": th.zeros(3)})
+    assert "another run: resume that one" in refusal(dreamer("CartPole-v1", replay_folder=str(tmp_path)).learn, 10)
+    assert "did you mean 'size1m'" in refusal(dreamer, "CartPole-v1", policy_kwargs={"size": "size13m"})
+
+
+@pytest.mark.parametrize("space", [spaces.Tuple([spaces.Discrete(2)] * 2), spaces.Dict({"x": spaces.Discrete(2)})])
+def test_other_actions_are_named(space: Any) -> None:
+    env = Counting()
+    env.action_space = space  # type: ignore[misc]
+    with pytest.raises(ValueError, match="DreamerV3 does not support action in (Tuple|Dict)"):
+        DreamerV3("MlpPolicy", env)
+
+
+def test_a_replay_on_a_disk_is_that_in_memory(tmp_path: Path) -> None:
+    models = [
+        dreamer(make_vec_env("CartPole-v1", 2, seed=0), replay_folder=folder, buffer_size=60).learn(200)
+        for folder in (None, str(tmp_path / "replay"))
+    ]
+    replays = [model.replay_buffer for model in models]
+    assert replays[1].disk is not None and (tmp_path / "replay/rows").stat().st_size >= replays[0].memory.nbytes
+    assert np.array_equal(replays[0].memory, replays[1].records)
+    weights = [model.policy.state_dict() for model in models]
+    assert models[0].n_updates > 100 and all(th.equal(part, weights[1][name]) for name, part in weights[0].items())
+    models[1].save_replay_buffer(tmp_path / "replay.pkl")
+    models[0].load_replay_buffer(tmp_path / "replay.pkl")
+    assert np.array_equal(models[0].replay_buffer.memory, replays[1].records)

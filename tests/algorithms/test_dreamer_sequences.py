@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from sb3_pvp.algorithms.dreamer.sequences import Chosen, SequenceReplayBuffer, TrainRatio
 from tests.algorithms.dreamer_reference import file_of
@@ -17,12 +16,11 @@ LAYOUT = {"number": ((), np.int64), "is_first": ((), bool), "is_last": ((), bool
 
 
 def replay_of(length: int, buffer_size: int = 1000, n_envs: int = 1) -> SequenceReplayBuffer:
-    space = spaces.Discrete(2)
-    return SequenceReplayBuffer(buffer_size, space, space, n_envs=n_envs, layout=LAYOUT, length=length, seed=0)
+    return SequenceReplayBuffer(buffer_size, n_envs, LAYOUT, length, seed=0)
 
 
 def add(replay: SequenceReplayBuffer, env: int, number: int, **flags: Any) -> None:
-    replay.append(env, {"number": number, "is_first": False, "is_last": False, "latent": 0.0, **flags})
+    replay.append(np.array([env]), {"number": number, "is_first": False, "is_last": False, "latent": 0.0, **flags})
 
 
 def test_fresh_sequences_come_first_and_once() -> None:
@@ -68,7 +66,7 @@ def test_sequences_begin_like_episodes_and_abandoned_episodes_end() -> None:
         read = replay.read(Chosen(np.array([0]), np.array([int(start)])))
         assert read["is_first"][0].tolist() == flags["is_first"]
         assert read["is_last"][0].tolist() == flags["is_last"]
-    assert replay.records["is_first"][0, :16].tolist() == facts["stored_is_first"]
+    assert replay.records["is_first"][:16].tolist() == facts["stored_is_first"]
 
 
 def test_latents_are_refreshed_but_that_of_the_first_record() -> None:

@@ -16,21 +16,23 @@ from rl_zoo3.utils import get_class_by_name
 
 from sb3_pvp import former, zoo
 from sb3_pvp.algorithms import presets as hyperparams
+from sb3_pvp.algorithms.mapoca import MAPOCA
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.games.osrs.rewards import RewardWeights
 from sb3_pvp.matches.evaluation import EvaluationFights
 from tests.paths import ROOT
 
+MODELS: dict[str, type[PvpPPO]] = {"maskable_ppo": PvpPPO, "mapoca": MAPOCA}
 # As short as training goes, with everything else as in the preset.
 ROLLOUTS, STEPS, ENVS = 3, 8, 20  # environments that all shares of opponents divide
 TINY = ["-n", str(ROLLOUTS * ENVS * STEPS), "--eval-freq", "-1", "--seed", "1"]
 TINY += ["-params", f"n_envs:{ENVS}", f"n_steps:{STEPS}", "batch_size:64"]
 
 
-def trained(folder: Path, *arguments: str, env_id: str = "NhEnv") -> PvpPPO:
+def trained(folder: Path, *arguments: str, env_id: str = "NhEnv", algo: str = "maskable_ppo") -> Any:
     zoo.train([*arguments, "-f", str(folder), *TINY])
-    return PvpPPO.load(folder / f"maskable_ppo/{env_id}_1/{env_id}.zip")
+    return MODELS[algo].load(folder / f"{algo}/{env_id}_1/{env_id}.zip")
 
 
 @pytest.fixture
@@ -45,10 +47,10 @@ def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", sorted(zoo.presets()))
 def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     preset = zoo.find_preset(name)
-    model = trained(tmp_path, "--preset", name, env_id=preset.env_id)
+    model = trained(tmp_path, "--preset", name, env_id=preset.env_id, algo=preset.algo)
     assert model.trained_rollouts == ROLLOUTS
     assert model.policy.contract.name == preset.env_id
-    initial = PvpPPO.load(tmp_path / f"maskable_ppo/{preset.env_id}_1/initial_model.zip")
+    initial: Any = MODELS[preset.algo].load(tmp_path / f"{preset.algo}/{preset.env_id}_1/initial_model.zip")
     changed = [
         not np.array_equal(*(each.detach().numpy() for each in pair))
         for pair in zip(initial.policy.parameters(), model.policy.parameters(), strict=True)

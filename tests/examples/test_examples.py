@@ -12,6 +12,7 @@ import gymnasium as gym
 import pytest
 import torch as th
 
+from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.cli import main
 from sb3_pvp.game.contract import load_contract
 from tests.paths import ROOT
@@ -85,6 +86,17 @@ def test_only_a_critic_that_sees_the_weather_learns_the_crops() -> None:
 def test_against_rock_the_learner_learns_paper() -> None:
     shares = run("rock_paper_scissors", total_timesteps=40_000)
     assert len(shares) == 5 and shares[0][1] > 0.7
+
+
+def test_a_world_model_is_trained_and_saved() -> None:
+    assert 8 < run("dreamer_simple", total_timesteps=680) <= 500
+    # It is trained once four environments have recorded 640 steps.
+    assert 4 < DreamerV3.load("dreamer.zip", device="cpu").n_updates < 80
+
+
+@pytest.mark.slow
+def test_a_world_model_learns_to_balance() -> None:
+    assert run("dreamer_simple") > 195
 
 
 def test_connect_four_is_played_to_its_end() -> None:

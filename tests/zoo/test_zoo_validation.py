@@ -255,7 +255,7 @@ def test_a_model_of_another_game_or_with_other_frames(tmp_path: Path, capsys: py
     for others in (["--env", "DharokEnv"], ["-params", "env_kwargs.frame_ages:2"]):
         with pytest.raises(SystemExit):
             zoo.train([*NH, *others, "-i", str(path), "-f", str(tmp_path / "runs")])
-        assert "train: error: Observation spaces do not match" in capsys.readouterr().err
+        assert "model.zip is of another game, a team of another size, or sees other" in capsys.readouterr().err
         assert not (tmp_path / "runs").exists()
 
 

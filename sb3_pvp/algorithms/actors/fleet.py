@@ -204,8 +204,9 @@ class Actor:
     def _act(self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32]) -> Arrays:
         """Returns actions and log-probabilities; also values, unless `complete` computes them."""
         observation: Any = obs_as_tensor(self._observation, self.policy.device)
-        if isinstance(self.policy, AutoregressivePolicy):
-            actions, log_probs = self.policy.act(observation, is_greedy, masks, th.from_numpy(uniforms))
+        act: Any = getattr(self.policy, "act", None)
+        if act is not None:  # with random numbers of the learner
+            actions, log_probs = act(observation, is_greedy, masks, th.from_numpy(uniforms))
             return {"actions": actions.numpy(), "log_probs": log_probs.numpy()}
         actions, values, log_probs = self.policy(observation, is_greedy, action_masks=masks)
         return {"actions": actions.numpy(), "log_probs": log_probs.numpy(), "values": values.flatten().numpy()}

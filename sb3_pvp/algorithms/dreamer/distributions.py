@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch as th
-from torch.nn import functional as F
+
+from sb3_pvp.algorithms.dreamer.signals import one_hot
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 #: The share of the uniform distribution in that of a latent: its logarithm stays bounded.
@@ -29,45 +30,36 @@ def symexp(x: th.Tensor) -> th.Tensor:
 
 
 @lru_cache
-def symexp_bins(count: int, like: th.dtype = th.float32, device: th.device | None = None) -> th.Tensor:
+def symexp_bins(count: int, device: th.device | None = None) -> th.Tensor:
     """Returns ``count`` bins ``(count,)``, dense around 0 and out to ±4.85e8; an even number has two bins at 0."""
-    half = symexp(th.linspace(-20, 0, (count + 1) // 2, dtype=th.float64)).float().to(like)
+    half = symexp(th.linspace(-20, 0, (count + 1) // 2, dtype=th.float64)).float()
     return th.cat([half, -half.flip(0)[count % 2 :]]).to(device)
 
 
-def two_hot(target: th.Tensor, bins: th.Tensor) -> th.Tensor:
-    """Returns weights ``(…, bins)`` of the two bins around each target whose weighted sum is the target.
+def two_hot(target: th.Tensor, bins: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """Returns the lower of the two bins around each target ``(…)``, and the weight of the upper one.
 
-    A target outside of all bins is that of the outermost one.
+    The weighted sum of the two is the target, or the outermost bin where that is nearest.
     """
-    target = target.unsqueeze(-1)
-    below = ((bins <= target).sum(-1) - 1).clamp(min=0)
-    above = (len(bins) - (bins > target).sum(-1)).clamp(max=len(bins) - 1)
-    to_below = (bins[below] - target.squeeze(-1)).abs()
-    to_above = (bins[above] - target.squeeze(-1)).abs()
-    # Outside of all bins, the two are one; then any distances do, so long as they are equal.
-    same = below == above
-    to_below, to_above = th.where(same, 1.0, to_below), th.where(same, 1.0, to_above)
-    weight_above = (to_below / (to_below + to_above)).unsqueeze(-1)
-    one_below, one_above = F.one_hot(below, len(bins)), F.one_hot(above, len(bins))
-    return one_below * (1 - weight_above) + one_above * weight_above
+    below = (th.bucketize(target, bins, right=True) - 1).clamp(0, len(bins) - 2)
+    low, high = bins[below], bins[below + 1]
+    return below, ((target - low) / (high - low)).clamp(0, 1)
 
 
-def two_hot_loss(logits: th.Tensor, target: th.Tensor) -> th.Tensor:
-    """Returns the cross-entropy ``(…)`` of logits ``(…, bins)`` to targets ``(…)``, numbers of any size."""
-    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
-    return -(two_hot(target.detach(), bins) * logits.log_softmax(-1)).sum(-1)
+def two_hot_loss(logits: th.Tensor, *targets: th.Tensor) -> th.Tensor:
+    """Returns the cross-entropy ``(…)`` of logits ``(…, bins)`` to targets ``(…)``, numbers of any size, summed."""
+    bins = symexp_bins(logits.shape[-1], logits.device)
+    below, weight = two_hot(th.stack(targets, -1).detach(), bins)
+    log_probs = logits.float().log_softmax(-1).gather(-1, th.cat([below, below + 1], -1))
+    return -(log_probs * th.cat([1 - weight, weight], -1)).sum(-1)
 
 
 def two_hot_mean(logits: th.Tensor) -> th.Tensor:
     """Returns the expected number ``(…)`` of logits ``(…, bins)``."""
-    bins = symexp_bins(logits.shape[-1], logits.dtype, logits.device)
-    weighted = logits.softmax(-1) * bins
-    # Bins of opposite signs are added first: equal weights then give exactly 0, not rounding errors of 4.85e8.
-    half = len(bins) // 2
-    pairs = weighted[..., :half] + weighted[..., -half:].flip(-1)
-    # From the small ones in the middle outwards.
-    return weighted[..., half : len(bins) - half].sum(-1) + pairs.flip(-1).sum(-1)
+    bins = symexp_bins(logits.shape[-1], logits.device)
+    probs, half = logits.float().softmax(-1), len(bins) // 2
+    # Each bin with its opposite: equal weights then give exactly 0, not rounding errors of 4.85e8.
+    return (probs[..., -half:] - probs[..., :half].flip(-1)) @ bins[-half:]
 
 
 # -- latents
@@ -75,7 +67,7 @@ def two_hot_mean(logits: th.Tensor) -> th.Tensor:
 
 def mixed_probs(logits: th.Tensor) -> th.Tensor:
     """Returns the probabilities of a latent ``(…, classes)``: softmax with one percent of the uniform distribution."""
-    return (1 - UNIMIX) * logits.softmax(-1) + UNIMIX / logits.shape[-1]
+    return (1 - UNIMIX) * logits.float().softmax(-1) + UNIMIX / logits.shape[-1]
 
 
 def straight_through(one_hot: th.Tensor, probs: th.Tensor) -> th.Tensor:
@@ -129,7 +121,7 @@ class BoundedNormal(NamedTuple):
     @classmethod
     def of(cls, raw_mean: th.Tensor, raw_std: th.Tensor) -> BoundedNormal:
         """Returns the distribution of a network's two outputs."""
-        return cls(raw_mean.tanh(), 0.1 + 0.9 * (raw_std + 2.0).sigmoid())
+        return cls(raw_mean.float().tanh(), 0.1 + 0.9 * (raw_std.float() + 2.0).sigmoid())
 
     def log_prob(self, actions: th.Tensor) -> th.Tensor:
         """Returns the log-density ``(…)`` of numbers ``(…, size)``; they may be outside of [-1, 1]."""
@@ -153,8 +145,10 @@ ActionDistribution = Choices | BoundedNormal
 
 def draw(probs: th.Tensor) -> th.Tensor:
     """Returns class numbers ``(…)`` drawn by probabilities ``(…, classes)``."""
-    # The first of exponential clocks with these rates; several times as fast as `th.multinomial`.
-    return (probs / th.empty_like(probs).exponential_()).argmax(-1)
+    # Several times as fast as `th.multinomial`; no class of probability 0 is ever drawn.
+    sums = probs.cumsum(-1)
+    uniform = th.rand(probs.shape[:-1], device=probs.device).unsqueeze(-1)
+    return (sums[..., :-1] <= uniform * sums[..., -1:]).sum(-1)
 
 
 class Draws:
@@ -162,7 +156,7 @@ class Draws:
 
     def latent(self, probs: th.Tensor) -> th.Tensor:
         """Returns one-hot latents drawn by their probabilities ``(…, stoch, classes)``."""
-        return F.one_hot(draw(probs), probs.shape[-1]).to(probs.dtype)
+        return one_hot(draw(probs), probs.shape[-1])
 
     def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
         """Returns an action ``(…, size)`` for every key."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, Schedule
+from stable_baselines3.common.type_aliases import GymEnv, RolloutReturn, Schedule, TrainFreq
+from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F
 
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
@@ -19,6 +22,10 @@ from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_l
 from sb3_pvp.algorithms.dreamer.sequences import Arrays, SequenceReplayBuffer, TrainRatio
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
+from sb3_pvp.algorithms.ppo import resumable
+from sb3_pvp.common.errors import foreign
+from sb3_pvp.common.rows_on_disk import remove_rows
+from sb3_pvp.policies.files.registry import find_algorithm
 
 
 class DreamerV3(OffPolicyAlgorithm):
@@ -26,18 +33,26 @@ class DreamerV3(OffPolicyAlgorithm):
 
     ``train_ratio`` is the number of replayed steps for each recorded one; ``batch_size`` sequences of
     ``batch_length`` steps make an update. The actor plays ``imagined_steps`` from the last ``imag_last`` states of
-    each sequence (0: from all). ``tau`` is how fast the slow critic follows. ``policy_kwargs`` are those of
-    `DreamerPolicy`: ``size``, ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments
-    of `OffPolicyAlgorithm`.
+    each sequence (0: from all). ``tau`` is how fast the slow critic follows. A rollout, the time of callbacks such as
+    checkpoints, is ``rollout_steps`` steps of each environment. The replay is in ``replay_folder``, by default in
+    the folder of the run, if it has one, else in memory. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
+    ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments of `OffPolicyAlgorithm`.
+
+    After `load`, ``learn(..., reset_num_timesteps=False)`` goes on exactly as if it had never stopped, if the replay is
+    in a folder and the vectorised environment has ``get_state`` and ``set_state``; other environments begin new
+    episodes.
     """
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
-        "MlpPolicy": DreamerPolicy,
-        "CnnPolicy": DreamerPolicy,
-        "MultiInputPolicy": DreamerPolicy,
-    }
+    #: Packed state of the run for exact resume; consumed when it learns on after `load`.
+    training_state: bytes | None = None
+    run_folder: str | Path | None = None  #: Set by the program that starts the run, not saved.
+    description: dict[str, Any] | None = None  #: Only while saving: the policy in plain values.
+    _rollout_start: None = None  # A run is resumed between any two steps.
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = dict.fromkeys(
+        ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"), DreamerPolicy
+    )
     policy: DreamerPolicy
-    replay_buffer: SequenceReplayBuffer
+    replay_buffer: Any  # a `SequenceReplayBuffer` once it learns
 
     def __init__(
         self,
@@ -54,50 +69,65 @@ class DreamerV3(OffPolicyAlgorithm):
         imagined_steps: int = 15,
         imag_last: int = 0,
         tau: float = 0.02,
+        rollout_steps: int = 250,
+        replay_folder: str | None = None,
         _init_setup_model: bool = True,
         **others: Any,
     ) -> None:
         super().__init__(
-            policy,
-            env,
-            learning_rate,
-            buffer_size=buffer_size,
+            policy, env, learning_rate, buffer_size=buffer_size, batch_size=batch_size, tau=tau, gamma=gamma,
             # There is no random phase: the untrained policy acts from the first step.
-            learning_starts=0,
-            batch_size=batch_size,
-            tau=tau,
-            gamma=gamma,
-            support_multi_env=True,
-            sde_support=False,
-            supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete),
-            **others,
-        )
-        self.batch_length = batch_length
-        self.train_ratio = train_ratio
+            learning_starts=0, train_freq=(rollout_steps, "step"), support_multi_env=True, sde_support=False, **others,
+        )  # fmt: skip
+        self.batch_length, self.train_ratio = batch_length, train_ratio
         self.gae_lambda, self.ent_coef = gae_lambda, ent_coef
         self.imagined_steps, self.imag_last = imagined_steps, imag_last
-        self.n_updates = 0
+        self.rollout_steps, self.replay_folder = rollout_steps, replay_folder
+        self.n_updates = self.trained_rollouts = 0
+        self.algorithm = "dreamerv3"  #: Its name in the registry.
+        #: The game, its reset parameters and the ages of frames, see `PvpPPO`; and what is saved with the run.
+        self.game = self.reset_params = self.frame_ages = None
+        self.resumable_parts: dict[str, Any] = {}
         if _init_setup_model:
             self._setup_model()
 
     def _setup_model(self) -> None:
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
-        spaces_of = (self.observation_space, self.action_space)
-        policy = self.policy_class(*spaces_of, self.lr_schedule, **self.policy_kwargs).to(self.device)
-        self.policy = policy  # type: ignore[assignment]
-        if getattr(self, "replay_buffer", None) is None:
-            # A sequence begins with the record whose state is carried into the first one that is trained on.
-            given: dict[str, Any] = {"layout": self._layout(), "length": self.batch_length + 1, "seed": self.seed}
-            self.replay_buffer = SequenceReplayBuffer(
-                self.buffer_size, *spaces_of, device=self.device, n_envs=self.n_envs, **given
-            )
+        given = self.observation_space, self.action_space, self.lr_schedule
+        self.policy = self.policy_class(*given, **self.policy_kwargs).to(self.device)  # type: ignore[assignment]
         self._convert_train_freq()
         self.settings = LossSettings(self.gamma, self.gae_lambda, self.ent_coef, self.imagined_steps, self.imag_last)
         self._ratio = TrainRatio(self.train_ratio / (self.batch_size * self.batch_length))
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
         self._figures: Tensors = {}
+        if self.env is not None and self.env.has_attr("frame_ages"):
+            self.frame_ages, fights = (self.env.get_attr(name, [0])[0] for name in ("frame_ages", "match_settings"))
+            vars(self).update(fights or {})
+
+    def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
+        """Opens the replay; raises `ValueError` if its folder holds that of another run."""
+        self.resumable_parts = {"dreamer": self}
+        if is_new:
+            self.training_state = None
+        if self.replay_buffer is None:
+            self._open_replay(is_new)
+        found, own = self.replay_buffer, (self._layout(), self.n_envs, self.batch_length + 1)
+        if (found.layout, found.n_envs, found.length) != own:
+            raise ValueError("the replay is of another size, other spaces, batch_length or number of environments")
+        return super()._setup_learn(total_timesteps, callback, is_new, *args)
+
+    def _open_replay(self, is_new: bool) -> None:
+        given = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
+        folder = Path(given) if given else None
+        if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
+            if is_new:
+                raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
+            remove_rows(folder)  # a checkpoint without its state does not know what is what in them
+        # A sequence begins with the record whose state is carried into the first one that is trained on.
+        sizes = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1
+        self.replay_buffer = SequenceReplayBuffer(*sizes, self.seed, folder)
 
     def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         size, policy = self.policy.size, self.policy
@@ -111,52 +141,101 @@ class DreamerV3(OffPolicyAlgorithm):
         return layout
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "settings", "_ratio", "_carried", "_rewards", "_figures"]
+        of_process = ("settings", "_ratio", "_carried", "_rewards", "_figures", "run_folder", "resumable_parts")
+        return [*super()._excluded_save_params(), *of_process]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
 
-    # -- acting: a record is complete when the action is chosen that is taken there
+    def save(self, path: Any, exclude: Any = None, include: Any = None) -> None:
+        """Writes a zip file, as SB3 does, but atomically; a replay in a folder can go back to this moment."""
+        describe = partial(find_algorithm(self.algorithm).describe, self)
+        resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
-    def _sample_action(
-        self, learning_starts: int, action_noise: Any = None, n_envs: int = 1
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    @classmethod
+    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:
+        """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
+        with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
+            return super().load(path, *args, **kwargs)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns what is not in the policy, between two steps."""
+        carried = self._carried and [part.cpu().numpy() for part in self._carried]
+        state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._ratio.counted}
+        return state | {"replay": self.replay_buffer.get_state()}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Restores what `get_state` returned; ``same_episodes``: the environments continue theirs."""
+        if same_episodes and state["carried"]:
+            self._carried = Carried(*(th.as_tensor(part, device=self.device) for part in state["carried"]))
+            self._rewards = state["rewards"]
+        if state["replay"] is not None and not self.replay_buffer.set_state(state["replay"]):
+            warnings.warn("There is no replay of this run any more: it goes on with an empty one", stacklevel=2)
+        elif self.replay_buffer.counts.any():
+            self._ratio.counted = state["counted"]
+
+    def predict(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
+        """Does the same as `DreamerPolicy.predict`."""
+        return self.policy.predict(*args, **kwargs)
+
+    # -- acting
+
+    def collect_rollouts(  # type: ignore[override]
+        self, env: VecEnv, callback: BaseCallback, train_freq: TrainFreq, log_interval: int | None = None, **others: Any
+    ) -> RolloutReturn:
+        """Plays a rollout and learns meanwhile; a loaded run resumes before it."""
+        resumable.resume(self, env)
+        if env.has_attr("set_trained_rollouts"):
+            env.env_method("set_trained_rollouts", self.trained_rollouts)
+        callback.on_rollout_start()
+        n_steps = 0
+        while n_steps < train_freq.frequency and self.num_timesteps < self._total_timesteps:
+            self.train(self.gradient_steps, self.batch_size)
+            actions = self._act()
+            new_obs, rewards, dones, infos = env.step(actions)
+            n_steps += 1
+            self.num_timesteps += env.num_envs
+            callback.update_locals(locals())
+            try:
+                goes_on = callback.on_step()
+            finally:  # Whatever it raises, the step is recorded, and the run can be resumed after it.
+                self._update_info_buffer(infos, dones)
+                self._add_last_records(rewards, dones, infos)
+                self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards  # type: ignore[assignment]
+                self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+            if not goes_on:
+                return RolloutReturn(n_steps, 0, continue_training=False)
+            for _ in range(dones.sum()):
+                self._episode_num += 1
+                if log_interval is not None and self._episode_num % log_interval == 0:
+                    self.dump_logs()
+        self.trained_rollouts += 1
+        callback.on_rollout_end()
+        return RolloutReturn(n_steps, 0, continue_training=True)
+
+    def _act(self) -> NDArray[Any]:
+        """Returns actions of all environments; the record of an observation is complete with the action taken there."""
         assert self._last_obs is not None and self._last_episode_starts is not None  # set by _setup_learn
         observations = self.policy.observed.tensors(self.policy.obs_to_tensor(self._last_obs)[0])
-        if self._carried is None or len(self._carried.deter) != n_envs:
-            self._carried = self.policy.start(n_envs)
+        if self._carried is None or len(self._carried.deter) != self.n_envs:
+            self._carried = self.policy.start(self.n_envs)
         is_first = th.as_tensor(self._last_episode_starts, device=self.device)
         actions, self._carried = self.policy.step(observations, self._carried, is_first)
         records = _prefixed("observation", observations) | _prefixed("action", actions)
-        records |= {
-            "deter": self._carried.deter.cpu().numpy(), "stoch": self._carried.stoch.argmax(-1).cpu().numpy(),
-            "reward": np.where(self._last_episode_starts, 0, self._rewards), "is_first": self._last_episode_starts,
-        }  # fmt: skip
-        for env in range(n_envs):
-            record = {name: values[env] for name, values in records.items()}
-            self.replay_buffer.append(env, {**record, "is_last": False, "is_terminal": False})
-        chosen = self.policy.actions.to_env(actions)
-        return chosen, chosen
+        records |= _latents(*self._carried[:2]) | {"is_first": self._last_episode_starts}
+        records["reward"] = np.where(self._last_episode_starts, 0, self._rewards)
+        self.replay_buffer.append(np.arange(self.n_envs), {**records, "is_last": False, "is_terminal": False})
+        return self.policy.actions.to_env(actions)
 
-    def _store_transition(
-        self,
-        replay_buffer: ReplayBuffer,
-        buffer_action: NDArray[Any],
-        new_obs: NDArray[Any] | dict[str, NDArray[Any]],
-        reward: NDArray[Any],
-        dones: NDArray[Any],
-        infos: list[dict[str, Any]],
-    ) -> None:
+    def _add_last_records(self, rewards: NDArray[Any], dones: NDArray[Any], infos: list[dict[str, Any]]) -> None:
         # SB3's environments have reset by now: the last observation of an episode, with its reward, is in the infos.
         for env in np.flatnonzero(dones):
             observation = self.policy.obs_to_tensor(infos[env]["terminal_observation"])[0]
             seen = _prefixed("observation", self.policy.observed.tensors(observation))
-            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.records, 0)
-            record |= {name: values[0] for name, values in seen.items()}
-            truncated = infos[env].get("TimeLimit.truncated", False)
-            record |= {"reward": reward[env], "is_last": True, "is_terminal": not truncated}
-            self.replay_buffer.append(int(env), record)
-        self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, reward
+            record: dict[str, Any] = dict.fromkeys(self.replay_buffer.layout, 0)
+            is_terminal = not infos[env].get("TimeLimit.truncated", False)
+            record |= {**seen, "reward": rewards[env], "is_last": True, "is_terminal": is_terminal}
+            self.replay_buffer.append(np.array([env]), record)
 
     # -- learning
 
@@ -164,8 +243,8 @@ class DreamerV3(OffPolicyAlgorithm):
         """Makes the updates that are due after the records so far."""
         if self.replay_buffer.size() < batch_size * self.batch_length:
             return
+        self._update_learning_rate(self.policy.optimizer)
         for _ in range(self._ratio.due(int(self.replay_buffer.counts.sum()))):
-            self._update_learning_rate(self.policy.optimizer)
             self.update()
 
     def update(self) -> None:
@@ -173,15 +252,11 @@ class DreamerV3(OffPolicyAlgorithm):
         policy, chosen = self.policy, self.replay_buffer.choose(self.batch_size)
         batch = self._batch(self.replay_buffer.read(chosen))
         losses = dreamer_losses(policy.networks, batch, policy.return_scale, self.settings, policy.draws)
-        total = losses.total(self.settings.scales)
         policy.optimizer.zero_grad()
-        total.backward()  # type: ignore[no-untyped-call]
+        losses.total(self.settings.scales).backward()  # type: ignore[no-untyped-call]
         policy.optimizer.step()
         policy.networks.follow(self.tau)
-        deter, stoch = losses.observed.states
-        self.replay_buffer.refresh(
-            chosen, {"deter": deter.detach().cpu().numpy(), "stoch": stoch.argmax(-1).cpu().numpy()}
-        )
+        self.replay_buffer.refresh(chosen, _latents(*losses.observed.states))
         self.n_updates += 1
         self._figures = losses.figures
 
@@ -208,3 +283,7 @@ class DreamerV3(OffPolicyAlgorithm):
 
 def _prefixed(kind: str, tensors: Tensors) -> Arrays:
     return {f"{kind}/{key}": values.cpu().numpy() for key, values in tensors.items()}
+
+
+def _latents(deter: th.Tensor, stoch: th.Tensor) -> Arrays:
+    return {"deter": deter.detach().cpu().numpy(), "stoch": stoch.argmax(-1).cpu().numpy()}

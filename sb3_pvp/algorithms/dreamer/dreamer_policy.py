@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,14 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch.nn import functional as F
 
-from sb3_pvp.algorithms.dreamer.distributions import Draws, mixed_probs
+from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws, mixed_probs
 from sb3_pvp.algorithms.dreamer.laprop import LaProp
 from sb3_pvp.algorithms.dreamer.losses import ReturnScale
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors
+from sb3_pvp.common.errors import one_line
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation
 
 
 class Carried(NamedTuple):
@@ -32,7 +35,8 @@ class DreamerPolicy(BasePolicy):
     """All networks of DreamerV3, acting with a state that `predict` takes and returns.
 
     ``size`` is a name of `SIZES` or a `ModelSize`. ``mlp_keys`` and ``cnn_keys`` choose the vectors and images of
-    a dictionary observation. ``optimizer_kwargs`` go to `LaProp`.
+    a dictionary observation; by default all but what only a critic may see. ``optimizer_kwargs`` go to `LaProp`. Raises
+    `ValueError` for spaces that it does not support, and for keys that match nothing.
     """
 
     optimizer: LaProp
@@ -43,7 +47,7 @@ class DreamerPolicy(BasePolicy):
         action_space: spaces.Space[Any],
         lr_schedule: Schedule,
         size: str | ModelSize = "size12m",
-        mlp_keys: str = ".*",
+        mlp_keys: str = f"(?!{PRIVILEGED}$)",
         cnn_keys: str = ".*",
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -56,6 +60,14 @@ class DreamerPolicy(BasePolicy):
         self.optimizer = LaProp(self.networks.trained(), lr=lr_schedule(1), **(optimizer_kwargs or {}))
         self.draws = Draws()
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Does as torch does; raises `ValueError` of one line for weights of other networks."""
+        try:
+            return super().load_state_dict(state_dict, strict, assign)
+        except RuntimeError as error:  # its message has a line per weight
+            text = "its networks are of another size, see the size in policy_kwargs, of other spaces or another Dreamer"
+            raise ValueError(f"{text}: {one_line(error):.200}") from None
+
     def start(self, n: int) -> Carried:
         """Returns what ``n`` fighters remember before their first step."""
         width = sum(signal.width for signal in self.actions.signals.values())
@@ -64,25 +76,35 @@ class DreamerPolicy(BasePolicy):
 
     @th.no_grad()
     def step(
-        self, observations: Tensors, carried: Carried, is_first: th.Tensor, deterministic: bool = False
+        self,
+        observations: Tensors,
+        carried: Carried,
+        is_first: th.Tensor,
+        deterministic: bool = False,
+        masks: th.Tensor | None = None,
+        draws: Draws | None = None,
     ) -> tuple[Tensors, Carried]:
         """Returns the action ``(n, size)`` of each key, and what is remembered then.
 
         ``is_first`` bool ``(n,)`` forgets. The original always draws both state and action; ``deterministic`` takes
-        the likeliest ones.
+        the likeliest ones. ``masks`` are flat ones, bool ``(n, A)``, by default those among the observations.
         """
+        draws = draws or self.draws
+        masks = observations.get(ACTION_MASK) if masks is None else masks
         goes_on = (~is_first).float().unsqueeze(-1)
         recurrent = self.networks.recurrent
         before = Latent(carried.deter * goes_on, carried.stoch * goes_on.unsqueeze(-1))
         deter = recurrent.core(before, carried.action * goes_on)
         tokens = self.networks.encoder({key: values.unsqueeze(1) for key, values in observations.items()}).squeeze(1)
         probs = mixed_probs(recurrent.seen(deter, tokens))
-        stoch = F.one_hot(probs.argmax(-1), probs.shape[-1]).float() if deterministic else self.draws.latent(probs)
+        stoch = F.one_hot(probs.argmax(-1), probs.shape[-1]).float() if deterministic else draws.latent(probs)
         distributions = self.networks.actor(Latent(deter, stoch).features())
+        if masks is not None:
+            distributions = masked(distributions, masks > 0)
         if deterministic:
             actions = {key: distribution.mode() for key, distribution in distributions.items()}
         else:
-            actions = self.draws.actions(distributions)
+            actions = draws.actions(distributions)
         return actions, Carried(deter, stoch, encode_actions(self.actions.signals, actions))
 
     def predict(
@@ -91,8 +113,14 @@ class DreamerPolicy(BasePolicy):
         state: tuple[NDArray[Any], ...] | None = None,
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
+        action_masks: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
-        """Returns actions and what is remembered, to be given with the next observations; None remembers nothing."""
+        """Returns actions and what is remembered, to be given with the next observations; None remembers nothing.
+
+        ``action_masks`` are by default those in the observation.
+        """
+        if isinstance(self.observation_space, spaces.Dict) and OBSERVATION in self.observation_space.spaces:
+            observation = complete_observation(observation, self.observation_space, action_masks is not None)
         tensors, vectorized = self.obs_to_tensor(observation)
         observations = self.observed.tensors(tensors)
         n = len(next(iter(observations.values())))
@@ -101,14 +129,29 @@ class DreamerPolicy(BasePolicy):
         )
         first = np.zeros(n, bool) if episode_start is None else np.asarray(episode_start, bool)
         is_first = th.as_tensor(first, device=self.device).expand(n)
-        actions, carried = self.step(observations, carried, is_first, deterministic)
+        masks = None if action_masks is None else th.as_tensor(action_masks, device=self.device).reshape(n, -1)
+        actions, carried = self.step(observations, carried, is_first, deterministic, masks)
         chosen = self.actions.to_env(actions)
         return chosen if vectorized else chosen[0], tuple(part.cpu().numpy() for part in carried)
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> th.Tensor:
-        observations = self.observed.tensors(observation)
-        n = len(next(iter(observations.values())))
-        actions, _ = self.step(
-            observations, self.start(n), th.ones(n, dtype=th.bool, device=self.device), deterministic
-        )
+        observations, is_first = self.observed.tensors(observation), th.ones(1, dtype=th.bool, device=self.device)
+        actions, _ = self.step(observations, self.start(1), is_first, deterministic)
         return th.as_tensor(self.actions.to_env(actions))
+
+
+def masked(distributions: Mapping[str, ActionDistribution], masks: th.Tensor) -> dict[str, ActionDistribution]:
+    """Returns choices of legal classes only, by flat masks ``(n, A)``; where none is legal, of the first.
+
+    Raises `ValueError` for masks of another width, and for actions that are numbers.
+    """
+    logits = {key: each.logits for key, each in sorted(distributions.items()) if isinstance(each, Choices)}
+    widths = [each.shape[1:].numel() for each in logits.values()]
+    if len(logits) < len(distributions) or masks.shape[1] != sum(widths):
+        raise ValueError(f"masks of {masks.shape[1]} entries do not fit actions of {sum(widths)} choices")
+    allowed: dict[str, ActionDistribution] = {}
+    for part, (key, each) in zip(th.split(masks, widths, 1), logits.items(), strict=True):
+        legal = part.reshape(each.shape).clone()
+        legal[..., 0] |= ~legal.any(-1)
+        allowed[key] = Choices(each.masked_fill(~legal, -1e9))
+    return allowed

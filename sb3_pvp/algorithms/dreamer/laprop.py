@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch as th
 from torch import nn
@@ -19,9 +19,9 @@ def clip_adaptively(gradients: list[th.Tensor], parameters: list[th.Tensor], cli
     return list((1 / (lengths / allowed).clamp(min=1)).unbind())
 
 
-def warm_rate(lr: float, warmup: int, updates: int) -> float:
+def warm_rate(lr: float, warmup: int, updates: th.Tensor) -> th.Tensor:
     """Returns the learning rate after so many updates; it rises from 0 to ``lr`` over ``warmup`` of them."""
-    return lr * min(1.0, updates / warmup) if warmup else lr
+    return lr * (updates / warmup if warmup else th.ones_like(updates)).clamp(max=1)
 
 
 class LaProp(th.optim.Optimizer):
@@ -47,36 +47,25 @@ class LaProp(th.optim.Optimizer):
 
     @th.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Makes one step along the gradients of the parameters."""
-        squares = [self._step_group(group) for group in self.param_groups]
-        count = sum(parameter.numel() for group in self.param_groups for parameter in group["params"])
-        self.update_rms = (th.stack(squares).sum() / count).sqrt()
-
-    def _step_group(self, group: dict[str, Any]) -> th.Tensor:
-        """Returns the sum of the squares of what was added to the parameters of this group."""
-        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
-        states = [self._state_of(parameter) for parameter in parameters]
-        means, averages = [state["square"] for state in states], [state["average"] for state in states]
-        number = states[0]["step"]
+        """Makes one step along the gradients of the parameters; all of them are expected to have one."""
+        (group,) = self.param_groups
+        parameters, betas = group["params"], group["betas"]
         gradients = [parameter.grad for parameter in parameters]
         if group["clip"]:
             gradients = list(th._foreach_mul(gradients, clip_adaptively(gradients, parameters, group["clip"])))
-        beta_average, beta_square = group["betas"][0], group["betas"][1]
-        th._foreach_mul_(means, beta_square)
-        th._foreach_addcmul_(means, gradients, gradients, 1 - beta_square)
-        roots = th._foreach_div(means, 1 - beta_square ** (number + 1))
-        th._foreach_sqrt_(roots)
-        th._foreach_add_(roots, group["eps"])
-        th._foreach_lerp_(averages, th._foreach_div(gradients, roots), 1 - beta_average)
-        rate = warm_rate(group["lr"], group["warmup"], number)
-        updates = th._foreach_mul(averages, -rate / (1 - beta_average ** (number + 1)))
-        th._foreach_add_(parameters, updates)
-        for state in states:
-            state["step"] += 1
-        return th.stack(th._foreach_norm(updates)).square().sum()
-
-    def _state_of(self, parameter: th.Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[parameter]
+        # All in one: many small tensors cost what the calls cost.
+        gradient = th.cat([each.flatten() for each in gradients])
+        state = self.state[parameters[0]]
         if not state:
-            state.update(step=0, square=th.zeros_like(parameter), average=th.zeros_like(parameter))
-        return state
+            state.update(step=gradient.new_zeros(()), square=th.zeros_like(gradient), average=th.zeros_like(gradient))
+        rate = warm_rate(group["lr"], group["warmup"], state["step"])
+        state["step"] += 1
+        # The averages started at 0; this is what share of them is not that.
+        share, share_square = (-th.expm1(state["step"] * math.log(beta)) for beta in betas)
+        state["square"].lerp_(gradient.square(), 1 - betas[1])
+        roots = (state["square"] / share_square).sqrt_().add_(group["eps"])
+        state["average"].lerp_(gradient / roots, 1 - betas[0])
+        update = state["average"] * (-rate / share)
+        self.update_rms = update.square().mean().sqrt()
+        parts = update.split([parameter.numel() for parameter in parameters])
+        th._foreach_add_(parameters, [part.view_as(each) for part, each in zip(parts, parameters, strict=True)])

@@ -9,6 +9,9 @@ import torch as th
 from torch import nn
 from torch.nn import functional as F
 
+#: What the norms add to the mean square.
+NORM_EPS = 1e-4
+
 
 def initialize(weight: th.Tensor, inputs: int, scale: float = 1.0) -> None:
     """Draws a weight from a normal distribution cut at two standard deviations, with variance ``scale² / inputs``."""
@@ -47,25 +50,14 @@ class BlockLinear(nn.Module):
         # The whole width counts as inputs, as in the original, not that of a block.
         initialize(self.weight, inputs)
 
+    def of_blocks(self, x: th.Tensor) -> th.Tensor:
+        """Returns ``(blocks, n, outputs of a block)`` of ``(n, blocks, inputs of a block)``."""
+        return th.baddbmm(self.bias.view(self.blocks, 1, -1), x.transpose(0, 1), self.weight)
+
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Returns ``(…, outputs)`` of ``(…, inputs)``."""
-        rows = x.reshape(-1, self.blocks, self.weight.shape[1])
-        outputs = th.bmm(rows.transpose(0, 1), self.weight).transpose(0, 1)
-        return outputs.reshape(*x.shape[:-1], -1) + self.bias
-
-
-class RootMeanSquareNorm(nn.RMSNorm):
-    """Divides by the root mean square of the last axis, or of the channels of ``(…, channels, height, width)``."""
-
-    def __init__(self, size: int, channels_first: bool = False) -> None:
-        super().__init__(size, eps=1e-4)
-        self.channels_first = channels_first
-
-    def forward(self, x: th.Tensor) -> th.Tensor:
-        """Returns the normalised tensor, times one learned number per element of that axis."""
-        if self.channels_first:
-            return super().forward(x.movedim(-3, -1)).movedim(-1, -3)
-        return super().forward(x)
+        outputs = self.of_blocks(x.reshape(-1, self.blocks, self.weight.shape[1]))
+        return outputs.transpose(0, 1).reshape(*x.shape[:-1], -1)
 
 
 class NormedLayer(nn.Module):
@@ -75,14 +67,20 @@ class NormedLayer(nn.Module):
         super().__init__()
         self.layer = layer
         self.pool = pool
-        self.norm = RootMeanSquareNorm(len(layer.bias), isinstance(layer, nn.Conv2d))  # type: ignore[arg-type]
+        self.norm = nn.RMSNorm(len(layer.bias), eps=NORM_EPS)  # type: ignore[arg-type]  # all have a bias
 
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Returns the layer's outputs."""
         x = self.layer(x)
-        return F.silu(self.norm(F.max_pool2d(x, 2) if self.pool else x))
+        if not isinstance(self.layer, nn.Conv2d):
+            return F.silu(self.norm(x))
+        x = F.max_pool2d(x, 2) if self.pool else x
+        return F.silu(self.norm(x.movedim(-3, -1)).movedim(-1, -3))
 
 
-def multi_layer(inputs: int, units: int, layers: int) -> nn.Sequential:
-    """Returns ``layers`` normed layers of ``units`` each."""
-    return nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))
+def multi_layer(inputs: int, units: int, layers: int, outputs: int = 0, scale: float = 1.0) -> nn.Sequential:
+    """Returns ``layers`` normed layers of ``units`` each, and then, with ``outputs``, a linear one."""
+    network = nn.Sequential(*(NormedLayer(linear(*sides)) for sides in pairwise([inputs, *[units] * layers])))
+    if outputs:
+        network.add_module("output", linear(units, outputs, scale))
+    return network

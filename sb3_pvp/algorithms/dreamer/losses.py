@@ -43,7 +43,6 @@ class LossSettings:
     imagined_steps: int = 15
     imag_last: int = 0
     free_nats: float = 1.0
-    slow_critic_coef: float = 1.0
     scales: dict[str, float] = field(default_factory=lambda: {"rep": 0.1, "repval": 0.3})
 
 
@@ -66,12 +65,11 @@ class Sequences(NamedTuple):
 class Imagined(NamedTuple):
     """Steps played in the model from ``starts`` states: ``states`` and ``actions`` ``(starts, steps + 1, …)``.
 
-    The last action led nowhere. ``logits`` ``(starts, steps, stoch, classes)`` are those of the states after the first.
+    The last action led nowhere.
     """
 
     states: Latent
     actions: Tensors
-    logits: th.Tensor
 
 
 class Judged(NamedTuple):
@@ -90,37 +88,34 @@ class ReturnScale(nn.Module):
 
     low: th.Tensor
     high: th.Tensor
+    shares: th.Tensor
 
     def __init__(self, rate: float = 0.01) -> None:
         super().__init__()
         self.rate = rate
         self.register_buffer("low", th.zeros(()))
         self.register_buffer("high", th.zeros(()))
+        self.register_buffer("shares", th.tensor([0.05, 0.95]), persistent=False)
 
     @th.no_grad()
     def update(self, returns: th.Tensor) -> th.Tensor:
         """Takes in the returns of a batch; returns the scale, which they are part of already."""
-        percentiles = th.quantile(
-            returns.flatten(), th.tensor([0.05, 0.95], dtype=returns.dtype, device=returns.device)
-        )
+        percentiles = th.quantile(returns.flatten(), self.shares)
         self.low.lerp_(percentiles[0], self.rate)
         self.high.lerp_(percentiles[1], self.rate)
         return (self.high - self.low).clamp(min=1)
 
 
-@dataclass
-class Losses:
-    """All losses of a batch ``(batch, time)``, what they were computed from, and figures for the log.
+class Losses(NamedTuple):
+    """All losses of a batch, what they were computed from, and figures for the log.
 
-    ``policy`` and ``value`` are those of all imagined steps ``(starts, steps)``.
+    Losses of the model and of real rewards are ``(batch, time)``, those of imagined steps ``(starts, steps)``.
     """
 
     parts: Tensors
     observed: Observed
     imagined: Imagined
     judged: Judged
-    policy: th.Tensor
-    value: th.Tensor
     replay_returns: th.Tensor
     figures: Tensors
 
@@ -136,14 +131,16 @@ def dreamer_losses(
     # The model follows the sequences.
     tokens = networks.encoder(batch.observations)
     observed = networks.recurrent.observe(batch.start, tokens, batch.actions, batch.is_first, draws)
-    parts = model_losses(networks, batch, observed, settings)
+    seen = observed.states.features()
+    parts = model_losses(networks, batch, observed, seen, settings)
 
     # The actor plays on from where it came to; nothing of that teaches the model.
     last = min(settings.imag_last or tokens.shape[1], tokens.shape[1])
     starts = Latent(*(part[:, -last:].detach().flatten(0, 1) for part in observed.states))
     imagined = imagine(networks, starts, settings.imagined_steps, draws)
     features = imagined.states.features()
-    judged = judge(networks, features, settings)
+    logits = networks.critic(features)
+    judged = judge(networks, features, logits, settings)
 
     # Actor and critic learn from the imagined returns.
     advantages = (judged.returns - judged.values[:, :-1]) / scale.update(judged.returns)
@@ -151,32 +148,32 @@ def dreamer_losses(
     distributions = networks.actor(features[:, :-1])
     log_probs = sum(each.log_prob(imagined.actions[key][:, :-1]) for key, each in distributions.items())
     entropies = {key: each.entropy() for key, each in distributions.items()}
-    policy = -weights * (log_probs * advantages + settings.ent_coef * sum(entropies.values()))
-    value = weights * value_loss(networks, features[:, :-1], judged.returns, judged.slow_values[:, :-1], settings)
-    parts["policy"], parts["value"] = (loss.mean(1).reshape(-1, last) for loss in (policy, value))
+    parts["policy"] = -weights * (log_probs * advantages + settings.ent_coef * sum(entropies.values()))
+    # The critic's second target is the slow critic: it goes towards the returns, but not far from where it was.
+    parts["value"] = weights * two_hot_loss(logits[:, :-1], judged.returns, judged.slow_values[:, :-1])
 
     # The critic learns from the real rewards too; these features are not detached, so the model learns to see value.
-    seen = observed.states.features()[:, -last:]
+    seen = seen[:, -last:]
     after = judged.returns[:, 0].reshape(-1, last)
     is_last, rewards, is_terminal = (each[:, -last:] for each in (batch.is_last, batch.rewards, batch.is_terminal))
     live = (~is_terminal).to(rewards.dtype) * settings.gamma
     returns = lambda_returns(rewards, live, after, settings.gae_lambda, is_last)
     with th.no_grad():
         slow_values = two_hot_mean(networks.slow_critic(seen))
-    ends = (~is_last[:, :-1]).to(rewards.dtype)
-    parts["repval"] = ends * value_loss(networks, seen[:, :-1], returns, slow_values[:, :-1], settings)
+    parts["repval"] = ~is_last[:, :-1] * two_hot_loss(networks.critic(seen[:, :-1]), returns, slow_values[:, :-1])
     figures = loss_figures(parts, observed, judged, advantages, scale, distributions, entropies)
-    return Losses(parts, observed, imagined, judged, policy, value, returns, figures)
+    return Losses(parts, observed, imagined, judged, returns, figures)
 
 
-def model_losses(networks: DreamerNetworks, batch: Sequences, observed: Observed, settings: LossSettings) -> Tensors:
+def model_losses(
+    networks: DreamerNetworks, batch: Sequences, observed: Observed, features: th.Tensor, settings: LossSettings
+) -> Tensors:
     """Returns what teaches the model: predictions of observation, reward and continuation, and both sides of the KL."""
     losses = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
-    features = observed.states.features()
     losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
     # The discount is part of it: in the model, an episode of 333 steps ends by chance.
     goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
-    logits = networks.goes_on(features).squeeze(-1)
+    logits = networks.goes_on(features).squeeze(-1).float()
     losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
     posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
     # Free below one nat each: the prior learns to expect, the posterior to be expected a little.
@@ -188,23 +185,24 @@ def model_losses(networks: DreamerNetworks, batch: Sequences, observed: Observed
 @th.no_grad()
 def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> Imagined:
     """Plays ``steps`` in the model, from states ``(starts, …)``."""
-    state, states, actions, logits = starts, [starts], [draws.actions(networks.actor(starts.features()))], []
+    states, actions = [starts], [draws.actions(networks.actor(starts.features()))]
     for _ in range(steps):
-        deter = networks.recurrent.core(state, encode_actions(networks.actions, actions[-1]).to(state.deter.dtype))
-        logits.append(networks.recurrent.expected(deter))
-        state = Latent(deter, draws.latent(mixed_probs(logits[-1])))
-        states.append(state)
-        actions.append(draws.actions(networks.actor(state.features())))
+        deter = networks.recurrent.core(states[-1], encode_actions(networks.actions, actions[-1]))
+        states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.expected(deter)))))
+        actions.append(draws.actions(networks.actor(states[-1].features())))
     deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
     chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
-    return Imagined(Latent(deters, stochs), chosen, th.stack(logits, 1))
+    return Imagined(Latent(deters, stochs), chosen)
 
 
 @th.no_grad()
-def judge(networks: DreamerNetworks, features: th.Tensor, settings: LossSettings) -> Judged:
-    """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``."""
-    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).sigmoid()
-    values, slow_values = two_hot_mean(networks.critic(features)), two_hot_mean(networks.slow_critic(features))
+def judge(networks: DreamerNetworks, features: th.Tensor, critic: th.Tensor, settings: LossSettings) -> Judged:
+    """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``.
+
+    ``critic`` ``(starts, steps + 1, bins)`` is what the critic said of them.
+    """
+    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).float().sigmoid()
+    values, slow_values = two_hot_mean(critic), two_hot_mean(networks.slow_critic(features))
     returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
     # The weight is how likely it is that the episode is still on.
     return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
@@ -229,14 +227,6 @@ def lambda_returns(
     return th.stack(returns[:0:-1], 1)
 
 
-def value_loss(
-    networks: DreamerNetworks, features: th.Tensor, returns: th.Tensor, slow_values: th.Tensor, settings: LossSettings
-) -> th.Tensor:
-    """Returns the critic's loss ``(…)``: towards the returns, and not far from the slow critic."""
-    logits = networks.critic(features)
-    return two_hot_loss(logits, returns) + settings.slow_critic_coef * two_hot_loss(logits, slow_values)
-
-
 @th.no_grad()
 def loss_figures(
     parts: Tensors,
@@ -257,20 +247,10 @@ def loss_figures(
             # As a share of what choosing at random would have.
             size, classes = distribution.logits.shape[-2:]
             figures[f"rand/{key}"] = entropy.mean() / (size * math.log(classes))
-    return figures | {
-        "dyn_ent": latent_entropy(mixed_probs(observed.prior)).mean(),
-        "rep_ent": latent_entropy(mixed_probs(observed.posterior)).mean(),
-        "adv": advantages.mean(),
-        "adv_std": advantages.std(correction=0),
-        "adv_mag": advantages.abs().mean(),
-        "rew": judged.rewards.mean(),
-        "con": judged.goes_on.mean(),
-        "val": judged.values.mean(),
-        "slowval": judged.slow_values.mean(),
-        "weight": judged.weights.mean(),
-        "tar": judged.returns.mean(),
-        "ret": normed.mean(),
-        "ret_min": normed.min(),
-        "ret_max": normed.max(),
-        "ret_rate": (normed.abs() >= 1).to(normed.dtype).mean(),
-    }
+    means = {"rew": judged.rewards, "con": judged.goes_on, "val": judged.values, "slowval": judged.slow_values}
+    means |= {"weight": judged.weights, "tar": judged.returns, "ret": normed, "adv": advantages}
+    means |= {"adv_mag": advantages.abs(), "ret_rate": (normed.abs() >= 1).to(normed.dtype)}
+    means |= {"dyn_ent": latent_entropy(mixed_probs(observed.prior))}
+    means |= {"rep_ent": latent_entropy(mixed_probs(observed.posterior))}
+    figures |= {name: values.mean() for name, values in means.items()}
+    return figures | {"adv_std": advantages.std(correction=0), "ret_min": normed.min(), "ret_max": normed.max()}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer
+
+from sb3_pvp.common.rows_on_disk import RowsOnDisk
 
 Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
 Layout = Mapping[str, tuple[tuple[int, ...], Any]]
+_COUNTED = ("counts", "fresh", "random")  #: What a replay counts beside its records.
 
 
 class Chosen(NamedTuple):
@@ -30,27 +34,21 @@ class SequenceReplayBuffer(ReplayBuffer):
     counts the positions that a sequence can start at, of all environments together; the oldest go first. Each
     record that follows ``length`` others completes one more sequence, and every ``length``-th of these waits to be
     sampled before any other: all that is new is trained on once, soon.
+
+    Records are in a ``folder``, which may be of an earlier process, or in memory. Raises `ValueError` for a folder of
+    other records.
     """
 
     def __init__(
-        self,
-        buffer_size: int,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        device: Any = "auto",
-        n_envs: int = 1,
-        optimize_memory_usage: bool = False,
-        *,
-        layout: Layout,
-        length: int,
-        seed: int | None = None,
+        self, buffer_size: int, n_envs: int, layout: Layout, length: int, seed: int | None, folder: Path | None = None
     ) -> None:
-        # Not `ReplayBuffer`'s own: that would allocate transitions.
-        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
-        self.length = length
+        # Without `ReplayBuffer`'s own, which would allocate transitions.
+        self.n_envs, self.layout, self.length = n_envs, layout, length
         self.rows = max(buffer_size // n_envs, 1) + length - 1
-        #: All records ``(n_envs, rows, …)``; the system gives memory as they fill up.
-        self.records = {name: np.zeros((n_envs, self.rows, *shape), dtype) for name, (shape, dtype) in layout.items()}
+        record = np.dtype([(name, dtype, shape) for name, (shape, dtype) in layout.items()], align=True)
+        self.disk = None if folder is None else RowsOnDisk(folder, self.rows * n_envs, record)
+        #: Without a disk; the system gives memory as it fills up.
+        self.memory = np.zeros(0 if self.disk else self.rows * n_envs, record)
         #: How many records each environment has added in all.
         self.counts = np.zeros(n_envs, np.int64)
         self.fresh: deque[tuple[int, int]] = deque()
@@ -58,16 +56,24 @@ class SequenceReplayBuffer(ReplayBuffer):
         # What SB3 looks at when it loads a buffer.
         self.handle_timeout_termination = False
 
-    def append(self, env: int, record: Mapping[str, Any]) -> None:
-        """Adds the next record of an environment."""
-        row = self.counts[env] % self.rows
-        for name, values in self.records.items():
-            values[env, row] = record[name]
-        self.counts[env] += 1
-        start = int(self.counts[env]) - self.length
-        # As in the original, the first one of a stream starts at its second record.
-        if start >= 0 and start % self.length == 1:
-            self.fresh.append((env, start))
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what is pickled: all records, wherever they are."""
+        return vars(self) | {"disk": None, "memory": np.resize(self.records, self.rows * self.n_envs)}
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """All records, one after the other for each environment in turn."""
+        return self.memory if self.disk is None else self.disk.rows
+
+    def append(self, envs: NDArray[np.int64], records: Mapping[str, Any]) -> None:
+        """Adds the next records ``(envs, …)`` of some environments; numbers are those of all of them."""
+        self._write(self._places(envs, self.counts[envs])[:, 0], records)
+        self.counts[envs] += 1
+        for env in envs.tolist():
+            start = int(self.counts[env]) - self.length
+            # As in the original, the first one of a stream starts at its second record.
+            if start >= 0 and start % self.length == 1:
+                self.fresh.append((env, start))
 
     def starts_of(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns for each environment the oldest record that a sequence can start at, and how many there are."""
@@ -98,21 +104,39 @@ class SequenceReplayBuffer(ReplayBuffer):
 
         Each begins like an episode; the last record before another episode is the last of its own.
         """
-        envs, rows = chosen.envs[:, None], self._rows_of(chosen, 0)
-        records = {name: values[envs, rows] for name, values in self.records.items()}
+        rows = self.records[self._places(chosen.envs, chosen.starts, self.length)]
+        records = {name: rows[name].copy() for name in self.layout}
         records["is_first"][:, 0] = True
         np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records
 
     def refresh(self, chosen: Chosen, latents: Mapping[str, NDArray[Any]]) -> None:
         """Writes what was computed anew for all records of sequences but the first ``(batch, length - 1, …)``."""
-        rows = self._rows_of(chosen, 1)
-        for name, values in latents.items():
-            self.records[name][chosen.envs[:, None], rows] = values
+        self._write(self._places(chosen.envs, chosen.starts + 1, self.length - 1), latents)
 
-    def _rows_of(self, chosen: Chosen, skipped: int) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = (chosen.starts[:, None] + np.arange(skipped, self.length)) % self.rows
-        return rows
+    def _places(self, envs: NDArray[np.int64], starts: NDArray[np.int64], length: int = 1) -> NDArray[np.int64]:
+        places: NDArray[np.int64] = (starts[:, None] + np.arange(length)) % self.rows * self.n_envs + envs[:, None]
+        return places
+
+    def _write(self, places: NDArray[np.int64], values: Mapping[str, Any]) -> None:
+        if self.disk is not None:
+            self.disk.changing(places)
+        for name, part in values.items():
+            self.records[name][places] = part
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Returns what `set_state` goes back to; None of records in memory, which are no part of it."""
+        if self.disk is None:
+            return None
+        return {"mark": self.disk.mark()} | copy.deepcopy({name: vars(self)[name] for name in _COUNTED})
+
+    def set_state(self, state: dict[str, Any]) -> bool:
+        """Goes back to a state, and returns whether the records are there; raises `ValueError` if they are damaged."""
+        if self.disk is None or self.disk.is_new:
+            return not state["counts"].any()
+        self.disk.go_back(state["mark"], int(min(state["counts"].max(), self.rows) - 1) * self.n_envs + 1)
+        vars(self).update(copy.deepcopy({name: state[name] for name in _COUNTED}))
+        return True
 
 
 class TrainRatio:

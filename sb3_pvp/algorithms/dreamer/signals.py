@@ -45,14 +45,17 @@ class Signal:
 
     def encode(self, values: th.Tensor) -> th.Tensor:
         """Returns network inputs ``(…, width)`` of values ``(…, size)``; choice -1 stands for none, and is all 0."""
-        if not self.classes:
-            return values
-        return (values.unsqueeze(-1) == th.arange(self.classes, device=values.device)).flatten(-2)
+        return one_hot(values, self.classes).flatten(-2) if self.classes else values
+
+
+def one_hot(indices: th.Tensor, classes: int) -> th.Tensor:
+    """Returns ``(…, classes)`` of class numbers ``(…)``; -1 stands for none, and is all 0."""
+    return (indices.unsqueeze(-1) == th.arange(classes, device=indices.device)).float()
 
 
 def encode_actions(signals: Mapping[str, Signal], actions: Mapping[str, th.Tensor]) -> th.Tensor:
     """Returns network inputs ``(…, width)`` of an action, its keys sorted."""
-    return th.cat([signals[key].encode(actions[key]).float() for key in sorted(signals)], -1)
+    return th.cat([signals[key].encode(actions[key]) for key in sorted(signals)], -1)
 
 
 def signals_of(space: spaces.Space[Any], name: str) -> dict[str, Signal]:
@@ -87,36 +90,31 @@ class ObservedSignals:
 
     def __init__(self, space: spaces.Space[Any], mlp_keys: str = ".*", cnn_keys: str = ".*") -> None:
         parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {"observation": space}
-        self.signals: dict[str, Signal] = {}
-        self._origins: dict[str, tuple[str, int | None, Any]] = {}
-        for key, part in sorted(parts.items()):
-            of_key = signals_of(part, key)
-            if re.match(cnn_keys if is_image_space(part) else mlp_keys, key):
-                self.signals |= of_key
-                start = getattr(part, "start", 0)
-                for i, name in enumerate(of_key):
-                    self._origins[name] = (key, i if len(of_key) > 1 else None, start)
-        if not self.signals:
+        of_keys = {
+            key: signals_of(part, key)
+            for key, part in sorted(parts.items())
+            if re.match(cnn_keys if is_image_space(part) else mlp_keys, key)
+        }
+        if not of_keys:
             raise ValueError(
                 f"no key of the observation matches mlp_keys {mlp_keys!r} or cnn_keys {cnn_keys!r}: {', '.join(parts)}"
             )
-        images = {key: part for key, part in parts.items() if isinstance(part, spaces.Box) and is_image_space(part)}
-        self._channels_first = {key for key, part in images.items() if is_image_space_channels_first(part)}
+        self.signals = {name: signal for signals in of_keys.values() for name, signal in signals.items()}
+        self._origins = {key: (parts[key], list(signals)) for key, signals in of_keys.items()}
 
     def tensors(self, observations: PyTorchObs) -> dict[str, th.Tensor]:
         """Returns the values ``(n, size)`` or pixels ``(n, height, width, channels)`` of observations ``(n, …)``."""
         values: dict[str, th.Tensor] = {}
-        for name, (key, column, start) in self._origins.items():
+        for key, (space, names) in self._origins.items():
             part = observations[key] if isinstance(observations, dict) else observations
-            if self.signals[name].image:
-                values[name] = part.movedim(1, -1) if key in self._channels_first else part
+            signal = self.signals[names[0]]
+            if signal.image:
+                values[key] = part.movedim(1, -1) if is_image_space_channels_first(space) else part
                 continue
-            flat = part.reshape(len(part), -1)
-            if self.signals[name].classes:
-                flat = flat.long() - th.as_tensor(start, device=flat.device).flatten()
-            else:
-                flat = flat.float()
-            values[name] = flat if column is None else flat[:, column : column + 1]
+            part = part.reshape(len(part), -1)
+            if signal.classes:
+                part = part.long() - th.as_tensor(getattr(space, "start", 0), device=part.device).flatten()
+            values |= zip(names, (part if signal.classes else part.float()).split(signal.size, 1), strict=True)
         return values
 
 

@@ -60,6 +60,8 @@ SIZES: dict[str, ModelSize] = {
     "size100m": _size_2024(768),
     "size200m": _size_2024(1024),
     "size400m": _size_2024(1536),
+    # The one that the original was measured with on two cores (dreamer.md §5.4).
+    "micro": ModelSize(deter=128, hidden=32, units=32, classes=8, depth=4, stoch=8, blocks=4, layers=2, image_blocks=4),
     "debug": _size_2023(32, 16, 2, 8, latents=4),
     "XS": _size_2023(256, 256, 1, 24),
     "small": _size_2023(512, 512, 2, 32),

@@ -20,9 +20,9 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     symlog,
 )
 from sb3_pvp.algorithms.dreamer.layers import (
+    NORM_EPS,
     BlockLinear,
     NormedLayer,
-    RootMeanSquareNorm,
     convolution,
     linear,
     multi_layer,
@@ -80,16 +80,14 @@ class WorldEncoder(nn.Module):
         """Returns tokens ``(batch, time, width)`` of values ``(batch, time, size)`` or pixels."""
         tokens = []
         if self.vectors:
-            tokens.append(self.mlp(th.cat([self._encoded(key, observations[key]) for key in self.vectors], -1)))
+            given = ((self.signals[key], observations[key]) for key in self.vectors)
+            inputs = [signal.encode(values) if signal.classes else symlog(values) for signal, values in given]
+            tokens.append(self.mlp(th.cat(inputs, -1)))
         if self.images:
             pixels = th.cat([observations[key] for key in self.images], -1) / 255 - 0.5
             maps = self.convolutions(pixels.to(tokens[0] if tokens else None).flatten(0, 1).movedim(-1, -3))
             tokens.append(maps.movedim(-3, -1).reshape(*pixels.shape[:2], -1))
         return th.cat(tokens, -1)
-
-    def _encoded(self, key: str, values: th.Tensor) -> th.Tensor:
-        encoded = self.signals[key].encode(values)
-        return encoded.float() if self.signals[key].classes else symlog(encoded)
 
 
 class RecurrentState(nn.Module):
@@ -105,34 +103,35 @@ class RecurrentState(nn.Module):
         self.from_action = NormedLayer(linear(actions, size.hidden))
         self.mix = NormedLayer(BlockLinear(size.deter + size.blocks * 3 * size.hidden, size.deter, size.blocks))
         self.gates = BlockLinear(size.deter, 3 * size.deter, size.blocks)
-        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers)
-        self.prior_logits = linear(size.hidden, draws)
-        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers)
-        self.posterior_logits = linear(size.hidden, draws)
+        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers, draws)
+        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers, draws)
 
     def core(self, state: Latent, action: th.Tensor) -> th.Tensor:
         """Returns what is remembered ``(batch, deter)`` after an action ``(batch, actions)``."""
-        deter, stoch = state
-        action = action / action.abs().clamp(min=1)
-        x = th.cat([self.from_deter(deter), self.from_stoch(stoch.flatten(-2)), self.from_action(action)], -1)
+        layers = (self.from_deter, self.from_stoch, self.from_action)
+        inputs = (state.deter, state.stoch.flatten(-2), action.clamp(-1, 1))
+        # The norms of all three at once: small tensors cost what the calls cost.
+        x = th.stack([each.layer(part) for each, part in zip(layers, inputs, strict=True)], -2)
+        weight = th.stack([each.norm.weight for each in layers])
+        x = F.silu(F.rms_norm(x, x.shape[-1:], eps=NORM_EPS) * weight).flatten(-2)
         # Every block reads its own part of what is remembered, and all that is new.
-        parts = deter.reshape(len(deter), self.blocks, -1)
-        hidden = self.mix(th.cat([parts, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
-        gates: th.Tensor = self.gates(hidden).reshape(len(deter), self.blocks, 3, -1)
-        reset, candidate, update = (gate.flatten(-2) for gate in gates.unbind(-2))
+        before = state.deter.reshape(len(x), self.blocks, -1)
+        hidden = self.mix(th.cat([before, x.unsqueeze(-2).expand(-1, self.blocks, -1)], -1).flatten(-2))
+        gates = self.gates.of_blocks(hidden.reshape(len(x), self.blocks, -1))
+        reset, candidate, update = gates.to(before.dtype).chunk(3, -1)
         candidate = (reset.sigmoid() * candidate).tanh()
         # With -1, it forgets slowly at first.
-        update = (update - 1).sigmoid()
-        return update * candidate + (1 - update) * deter
+        deter = before.transpose(0, 1).lerp(candidate, (update - 1).sigmoid())
+        return deter.transpose(0, 1).flatten(-2)
 
     def expected(self, deter: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws before anything is seen."""
-        logits: th.Tensor = self.prior_logits(self.prior(deter))
+        logits: th.Tensor = self.prior(deter)
         return logits.reshape(*logits.shape[:-1], *self.latents)
 
     def seen(self, deter: th.Tensor, tokens: th.Tensor) -> th.Tensor:
         """Returns logits ``(…, stoch, classes)`` of the draws with the observation's tokens."""
-        logits: th.Tensor = self.posterior_logits(self.posterior(th.cat([deter, tokens], -1)))
+        logits: th.Tensor = self.posterior(th.cat([deter, tokens], -1))
         return logits.reshape(*logits.shape[:-1], *self.latents)
 
     def observe(
@@ -143,12 +142,12 @@ class RecurrentState(nn.Module):
         At the first step of an episode, state and action are 0: the core still runs, and gives what its biases say.
         """
         goes_on = (~is_first).to(tokens.dtype).unsqueeze(-1)
-        actions = actions * goes_on
         state, states, logits = start, [], []
-        for t in range(tokens.shape[1]):
-            kept = Latent(state.deter * goes_on[:, t], state.stoch * goes_on[:, t].unsqueeze(-1))
-            deter = self.core(kept, actions[:, t])
-            logits.append(self.seen(deter, tokens[:, t]))
+        # Taken apart at once: the gradient of a slice is as large as the whole.
+        parts = (each.unbind(1) for each in (goes_on, actions * goes_on, tokens))
+        for kept, action, token in zip(*parts, strict=True):
+            deter = self.core(Latent(state.deter * kept, state.stoch * kept.unsqueeze(-1)), action)
+            logits.append(self.seen(deter, token))
             probs = mixed_probs(logits[-1])
             state = Latent(deter, straight_through(draws.latent(probs), probs))
             states.append(state)
@@ -175,8 +174,8 @@ class WorldDecoder(nn.Module):
             self.image_blocks = size.image_blocks
             self.from_deter = BlockLinear(size.deter, pixels, size.image_blocks)
             hidden = 2 * size.units
-            self.from_stoch = nn.Sequential(NormedLayer(linear(draws, hidden)), linear(hidden, pixels))
-            self.norm = RootMeanSquareNorm(depths[0])
+            self.from_stoch = multi_layer(draws, hidden, 1, pixels)
+            self.norm = nn.RMSNorm(depths[0], eps=NORM_EPS)
             self.convolutions = nn.ModuleList(NormedLayer(convolution(*sides)) for sides in pairwise(depths))
             self.pixels = convolution(depths[-1], channels)
 
@@ -187,7 +186,7 @@ class WorldDecoder(nn.Module):
             # The original concatenates these two the other way round for all other heads.
             hidden = self.mlp(th.cat([states.stoch.flatten(-2), states.deter], -1))
             for key in self.vectors:
-                output, classes = self.heads[of_key(key)](hidden), self.signals[key].classes
+                output, classes = self.heads[of_key(key)](hidden).float(), self.signals[key].classes
                 predictions[key] = output.reshape(*output.shape[:-1], -1, classes) if classes else output
         if self.images:
             channels = [image[2] for key in self.images if (image := self.signals[key].image)]
@@ -221,20 +220,6 @@ class WorldDecoder(nn.Module):
         return losses
 
 
-class StateHead(nn.Module):
-    """Layers upon the state, and a linear output."""
-
-    def __init__(self, size: ModelSize, layers: int, outputs: int, scale: float) -> None:
-        super().__init__()
-        self.mlp = multi_layer(size.features, size.units, layers)
-        self.output = linear(size.units, outputs, scale)
-
-    def forward(self, features: th.Tensor) -> th.Tensor:
-        """Returns ``(…, outputs)`` of ``(…, features)``."""
-        outputs: th.Tensor = self.output(self.mlp(features))
-        return outputs
-
-
 class ActionHead(nn.Module):
     """The actor: a distribution of each key of the action."""
 
@@ -255,7 +240,7 @@ class ActionHead(nn.Module):
         for key in sorted(self.signals):
             output, classes = self.outputs[of_key(key)](hidden), self.signals[key].classes
             if classes:
-                distributions[key] = Choices(output.reshape(*output.shape[:-1], -1, classes))
+                distributions[key] = Choices(output.float().reshape(*output.shape[:-1], -1, classes))
             else:
                 distributions[key] = BoundedNormal.of(output, self.deviations[of_key(key)](hidden))
         return distributions
@@ -270,11 +255,12 @@ class DreamerNetworks(nn.Module):
         self.encoder = WorldEncoder(observations, size)
         self.recurrent = RecurrentState(self.encoder.width, sum(signal.width for signal in actions.values()), size)
         self.decoder = WorldDecoder(observations, size)
-        self.reward = StateHead(size, size.head_layers, size.bins, scale=0)
-        self.goes_on = StateHead(size, size.head_layers, 1, scale=1)
+        state, units = size.features, size.units
+        self.reward = multi_layer(state, units, size.head_layers, size.bins, scale=0)
+        self.goes_on = multi_layer(state, units, size.head_layers, 1)
         self.actor = ActionHead(actions, size)
-        self.critic = StateHead(size, size.layers, size.bins, scale=0)
-        self.slow_critic = StateHead(size, size.layers, size.bins, scale=0).requires_grad_(False)
+        self.critic = multi_layer(state, units, size.layers, size.bins, scale=0)
+        self.slow_critic = multi_layer(state, units, size.layers, size.bins, scale=0).requires_grad_(False)
         self.slow_critic.load_state_dict(self.critic.state_dict())
 
     def trained(self) -> list[nn.Parameter]:

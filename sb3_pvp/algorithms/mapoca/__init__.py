@@ -2,9 +2,10 @@
 
 from sb3_pvp.algorithms.mapoca.buffer import GroupRolloutBuffer, TeamSamples
 from sb3_pvp.algorithms.mapoca.mapoca import MAPOCA
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, TeamNetworks
+from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
 from sb3_pvp.algorithms.mapoca.team_policy import MAPOCAPolicy
 from sb3_pvp.algorithms.mapoca.team_update import MapocaUpdate
+from sb3_pvp.policies.agent_slots import AgentActions
 
 __all__ = [
     "MAPOCA",

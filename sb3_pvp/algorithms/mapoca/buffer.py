@@ -11,7 +11,8 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, TeamCritic
+from sb3_pvp.algorithms.mapoca.team_networks import AgentActor, TeamCritic
+from sb3_pvp.policies.agent_slots import AgentActions
 
 Floats = NDArray[np.float32]
 Booleans = NDArray[np.bool_]
@@ -88,7 +89,7 @@ class GroupRolloutBuffer:
         actions: Floats,
         rewards: Floats,
         episode_starts: Booleans,
-        log_probs: Floats,
+        log_probs: Floats | float = 0.0,
         action_masks: Booleans | None = None,
         agent_rewards: Floats | None = None,
     ) -> None:
@@ -101,7 +102,7 @@ class GroupRolloutBuffer:
             rewards: of the whole team ``(n_envs,)``; after the last step of an episode that was cut off it includes
                 the discounted value of what came next, as in SB3.
             episode_starts: whether the step is the first of an episode ``(n_envs,)``.
-            log_probs: per dimension of the actions ``(n_envs, agents, action size)``.
+            log_probs: per dimension of the actions ``(n_envs, agents, action size)``, unless `evaluate` adds them.
             action_masks: after rules between heads ``(n_envs, agents, entries)``; by default all is legal.
             agent_rewards: of each agent alone ``(n_envs, agents)``; all of its team get them.
         """
@@ -118,17 +119,20 @@ class GroupRolloutBuffer:
         self.full = self.pos == self.buffer_size
 
     @th.no_grad()
-    def evaluate(self, critic: TeamCritic, rows_at_once: int) -> None:
-        """Fills in the values and baselines of all steps, by so many at once."""
+    def evaluate(self, critic: TeamCritic, rows_at_once: int, actor: AgentActor | None = None) -> None:
+        """Fills in values and baselines of all steps, by so many at once, and the actor's log-probabilities."""
         values, baselines = self.values.reshape(-1), self.baselines.reshape(self.values.size, -1)  # views
         for begin in range(0, len(values), rows_at_once):
             rows = slice(begin, begin + rows_at_once)
-            parts = (
-                each.reshape(len(values), *each.shape[2:])[rows]
-                for each in (self.observations, self.actions, self.active)
+            seen, actions, active, masks = (
+                th.as_tensor(each.reshape(len(values), *each.shape[2:])[rows], device=self.device)
+                for each in (self.observations, self.actions, self.active, self.action_masks)
             )
-            value, baseline = critic.evaluate(*(th.as_tensor(part, device=self.device) for part in parts))
+            value, baseline = critic.evaluate(seen, actions, active)
             values[rows], baselines[rows] = value.cpu().numpy(), baseline.cpu().numpy()
+            if actor is not None:
+                log_probs, _ = actor.evaluate(actor.body(seen), actions, masks)
+                self.log_probs.reshape(len(values), *log_probs.shape[1:])[rows] = log_probs.cpu().numpy()
 
     def compute_returns_and_advantage(self, last_values: Floats, dones: Booleans) -> None:
         """Computes λ-returns of the teams and advantages of the agents; given is what the last step led to."""

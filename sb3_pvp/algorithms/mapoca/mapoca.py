@@ -9,7 +9,7 @@ The order of events, from top to bottom; learning, schedules, saving and exact r
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch as th
@@ -19,19 +19,27 @@ from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv
 from sb3_pvp.algorithms.mapoca.buffer import GroupRolloutBuffer
 from sb3_pvp.algorithms.mapoca.team_policy import MAPOCAPolicy
 from sb3_pvp.algorithms.mapoca.team_update import MapocaUpdate
 from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import record
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.policies.features import ROWS_AT_ONCE
 
+#: Tags that `PvpPPO` does not log; all its others have the same meaning.
+METRICS = {
+    "rollout/agent_steps": "Steps of agents in the rollout; those of absent ones do not count.",
+    "train/baseline_loss": "Mean squared error of the baselines of the agents.",
+}
+#: Team-steps that the critic values at once: more of them leave a core's cache, and take twice as long.
+ROWS_AT_ONCE = 256
 #: Arguments of `PvpPPO` that would do nothing.
 _WITHOUT = (
-    *("actors", "clip_range_vf", "gradient_accumulation_steps", "max_grad_norm", "normalize_advantage", "precision"),
-    *("normalize_reward", "rollout_buffer_class", "rollout_buffer_kwargs", "synchronous", "target_kl"),
+    *("clip_range_vf", "gradient_accumulation_steps", "max_grad_norm", "normalize_advantage", "normalize_reward"),
+    *("precision", "rollout_buffer_class", "rollout_buffer_kwargs", "target_kl"),
 )
 
 
@@ -50,6 +58,7 @@ class MAPOCA(PvpPPO):
     Raises `ValueError` for an argument that it does not have, or a hyperparameter out of range.
     """
 
+    policy_aliases: ClassVar = {"MAPOCAPolicy": MAPOCAPolicy}
     policy: Any  #: A `MAPOCAPolicy`.
     rollout_buffer: Any  #: A `GroupRolloutBuffer`.
     clip_range: Any
@@ -70,7 +79,7 @@ class MAPOCA(PvpPPO):
     ) -> None:
         if without := [name for name in _WITHOUT if name in kwargs]:
             raise ValueError(f"MAPOCA has no {without[0]}: leave it out")
-        self.clip_value_loss = clip_value_loss
+        self.algorithm, self.clip_value_loss = "mapoca", clip_value_loss
         given = {"learning_rate": learning_rate, "n_steps": n_steps, "batch_size": batch_size, "n_epochs": n_epochs}
         super().__init__(policy, env, **given, ent_coef=ent_coef, **kwargs, _init_setup_model=_init_setup_model)
 
@@ -88,27 +97,25 @@ class MAPOCA(PvpPPO):
         self.rollout_buffer = self._new_buffer()
 
     def _new_buffer(self) -> GroupRolloutBuffer:
-        policy, size = self.policy, self.policy.networks.critic.embed.in_features
-        return GroupRolloutBuffer(
-            self.n_steps, self.n_envs, policy.num_agents, size, policy.networks.actor.actions, device=self.device
-        )
+        slots, actions = self.policy.slots, self.policy.networks.actor.actions
+        return GroupRolloutBuffer(self.n_steps, self.n_envs, len(slots.kinds), slots.width, actions, device=self.device)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int, use_masking: bool = True
     ) -> bool:
         """Plays ``n_rollout_steps`` of all teams into the buffer; false if a callback stops learning."""
-        log, policy, buffer = RolloutLog(), self.policy, self.rollout_buffer
-        self._begin_rollout(env, callback)
+        log, policy, buffer, rows = RolloutLog(), self.policy, self.rollout_buffer, np.arange(env.num_envs)
+        if isinstance(env, ActorVecEnv):
+            steps, rows = rollout_of_actors(self, env, callback)
+        else:
+            self._begin_rollout(env, callback)
+            steps = self._play(env, n_rollout_steps, use_masking=True, values_later=True)
         buffer.reset()
         buffer.gamma, buffer.gae_lambda = self.gamma, self.gae_lambda
-        for _ in range(n_rollout_steps):
-            # 1. Every agent acts on what it sees itself.
-            obs_tensor = obs_as_tensor(self._last_obs, self.device)
-            with th.no_grad():
-                seen, active = policy.team(obs_tensor)
-            actions, log_probs, legal = policy.act(obs_tensor, self._draws_greedy())
-            new_obs, rewards, dones, infos = env.step(actions.cpu().numpy())
-            self.num_timesteps += env.num_envs
+        for step in steps:
+            # 1. Every agent has acted on what it sees itself.
+            obs, _, actions, _, _, action_masks, new_obs, rewards, dones, infos = step
+            self.num_timesteps += len(rows)
             callback.update_locals(locals())
             if not callback.on_step():
                 return False
@@ -121,14 +128,17 @@ class MAPOCA(PvpPPO):
                 with th.no_grad():
                     last_values = policy.predict_values(policy.obs_to_tensor(last)[0])
                 rewards[cut] += self.gamma * last_values.cpu().numpy().flatten()
-            joint = actions.reshape(log_probs.shape)
-            step = (each.cpu().numpy() for each in (seen, active, joint, log_probs, legal))
-            seen_now, active_now, taken, old, masks = step
-            buffer.add(seen_now, active_now, taken, rewards, self._last_episode_starts, old, masks)
+            with th.no_grad():
+                obs_tensor, joint = obs_as_tensor(obs, self.device), th.as_tensor(actions, device=self.device)
+                seen, active = policy.team(obs_tensor)
+                parts = seen, active, policy.slots.actions(joint), policy.legal(obs_tensor, joint, action_masks)
+            seen_now, active_now, taken, legal = (part.cpu().numpy() for part in parts)
+            active_now[np.setdiff1d(np.arange(env.num_envs), rows)] = False  # those of lost actors
+            buffer.add(seen_now, active_now, taken, rewards, self._last_episode_starts, action_masks=legal)
             self._last_obs, self._last_episode_starts = new_obs, dones
-        # 3. What each step was worth, by a critic that has not learned from it yet.
+        # 3. What each step was worth, by networks that have not learned from it yet.
         log.finalizing = time.perf_counter()
-        buffer.evaluate(policy.networks.critic, ROWS_AT_ONCE)
+        buffer.evaluate(policy.networks.critic, ROWS_AT_ONCE, policy.networks.actor)
         with th.no_grad():
             last_values = policy.predict_values(obs_as_tensor(self._last_obs, self.device))
         buffer.compute_returns_and_advantage(last_values.cpu().numpy().flatten(), dones)
@@ -136,6 +146,7 @@ class MAPOCA(PvpPPO):
         record(self.logger, "rollout", log.metrics(buffer) | numbers)
         callback.update_locals(locals())
         callback.on_rollout_end()
+        play_on(self, env, callback)
         return True
 
     def train(self) -> None:
@@ -155,8 +166,7 @@ class MAPOCA(PvpPPO):
         metrics: dict[str, Any] = {**update.run(self.rollout_buffer.samples(), self.n_epochs, self.batch_size)}
         policy.set_training_mode(False)
         self._n_updates += self.n_epochs
-        self.trained_rollouts += 1
-        self._rollout_start = None
+        self._count_rollout()
         metrics |= {"clip_range": clip_range, "entropy_coef": self.ent_coef, "trained_rollouts": self.trained_rollouts}
         record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

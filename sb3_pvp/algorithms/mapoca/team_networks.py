@@ -5,46 +5,20 @@ Axes: ``batch`` rows of a team at one step, ``agents`` K of it, of which some ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import log, pi, sqrt
 
 import torch as th
 from torch import nn
 from torch.nn import functional as F
 
+from sb3_pvp.policies.agent_slots import AgentActions, per_kind
+
 NUM_HEADS = 4  #: Of the attention.
 ABSENT = -1e6  #: Score of an absent agent: its attention is exactly 0 beside any other, and no row is divided by 0.
 FORBIDDEN = 1e8  #: Taken off the logit of an entry that is not legal.
 LEAST_PROBABILITY = 1e-7  #: Added before a logarithm or a division.
 GAIN = 0.125  #: T-Fixup's, for attention without a warm-up: weights have the variance ``GAIN / hidden_size``.
-
-
-@dataclass(frozen=True)
-class AgentActions:
-    """What one agent decides in a step: some real numbers, then a choice per branch, in one vector."""
-
-    continuous: int = 0
-    branches: tuple[int, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """The length of an action."""
-        return self.continuous + len(self.branches)
-
-    @property
-    def encoded_size(self) -> int:
-        """The length of what `encode` returns."""
-        return self.continuous + sum(self.branches)
-
-    def by_branch(self, entries: th.Tensor) -> tuple[th.Tensor, ...]:
-        """Splits what there is of all choices ``(..., entries)`` into one tensor per branch."""
-        return th.split(entries, [*self.branches], -1)
-
-    def encode(self, actions: th.Tensor) -> th.Tensor:
-        """Returns actions float ``(..., size)`` as ``(..., encoded_size)``: a choice becomes one-hot."""
-        choices = actions[..., self.continuous :].long().unbind(-1)
-        one_hot = [F.one_hot(each, size) for each, size in zip(choices, self.branches, strict=True)]
-        return th.cat([actions[..., : self.continuous], *one_hot], -1).to(actions.dtype)
 
 
 def linear(inputs: int, outputs: int, deviation: float) -> nn.Linear:
@@ -65,13 +39,20 @@ def encoder(inputs: int, hidden_size: int, num_layers: int, gain: float = 1.0) -
 class AgentActor(nn.Module):
     """The policy of every agent, on its own observation alone."""
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         self.actions = actions
-        self.body = encoder(observation_size, hidden_size, num_layers)
-        self.output = linear(hidden_size, actions.encoded_size, 0.1 / sqrt(hidden_size))  # choices: near to uniform
-        self.output.weight.data[: actions.continuous] *= 2
+        # The layers see an agent's own numbers alone, the rest of a row is filled up.
+        self.body = per_kind(kinds, observation_size, lambda size: encoder(size, hidden_size, num_layers), keeps=True)
+        self.output = per_kind([hidden_size] * len(kinds), hidden_size, self._make_output)
         self.log_std = nn.Parameter(th.zeros(actions.continuous))
+
+    def _make_output(self, size: int) -> nn.Linear:
+        layer = linear(size, self.actions.encoded_size, 0.1 / sqrt(size))  # choices: near to uniform
+        layer.weight.data[: self.actions.continuous] *= 2
+        return layer
 
     def decide(self, latent: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns means ``(..., continuous)`` and log-probabilities of all choices ``(..., entries of branches)``.
@@ -152,11 +133,12 @@ class TeamAttention(nn.Module):
         entities = normalized(embeddings)
         return th.cat([entities, self.project(entities)], -1)
 
-    def forward(self, prepared: th.Tensor, present: th.Tensor) -> th.Tensor:
-        """Returns entities ``(..., n, size)`` after attention, given prepared ones and which are present (bool)."""
+    def forward(self, prepared: th.Tensor, present: th.Tensor, asking: th.Tensor | None = None) -> th.Tensor:
+        """Returns entities ``(..., rows, size)`` after attention, given prepared ones; the rest as in `attend`."""
         entities, queries, keys, values = prepared.chunk(4, -1)
-        attended, _ = attend(queries, keys, values, present, self.num_heads)
-        return normalized(self.out(attended) + entities)
+        attended, _ = attend(queries, keys, values, present, self.num_heads, asking)
+        asked = entities if asking is None else entities.index_select(-2, asking)
+        return normalized(self.out(attended) + asked)
 
 
 def normalized(entities: th.Tensor) -> th.Tensor:
@@ -165,9 +147,18 @@ def normalized(entities: th.Tensor) -> th.Tensor:
 
 
 def attend(
-    queries: th.Tensor, keys: th.Tensor, values: th.Tensor, present: th.Tensor, num_heads: int
+    queries: th.Tensor,
+    keys: th.Tensor,
+    values: th.Tensor,
+    present: th.Tensor,
+    num_heads: int,
+    asking: th.Tensor | None = None,
 ) -> tuple[th.Tensor, th.Tensor]:
-    """Returns mixed values ``(..., n, size)`` and the attention ``(..., heads, n, n)`` of each entity to each."""
+    """Returns mixed values ``(..., rows, size)`` and the attention ``(..., heads, rows, n)`` of rows to entities.
+
+    The rows are all n entities, and ``present`` says which of them are there, bool ``(..., n)``; or the entities with
+    the numbers ``asking``, int64 ``(rows,)``, and ``present`` says which of the n each row sees ``(..., rows, n)``.
+    """
     size = queries.shape[-1]
     queries, keys, values = (
         each.reshape(*each.shape[:-1], num_heads, size // num_heads).transpose(-2, -3)
@@ -175,7 +166,8 @@ def attend(
     )
     # By the root of the whole size, and not of a head's, as everywhere else.
     scores = queries @ keys.transpose(-1, -2) / sqrt(size)
-    attention = scores.masked_fill(~present[..., None, None, :], ABSENT).softmax(-1)
+    scores, seen = (scores, present[..., None, :]) if asking is None else (scores.index_select(-2, asking), present)
+    attention = scores.masked_fill(~seen.unsqueeze(-3), ABSENT).softmax(-1)
     return (attention @ values).transpose(-2, -3).flatten(-2), attention
 
 
@@ -194,12 +186,18 @@ class TeamCritic(nn.Module):
 
     max_agents: th.Tensor  #: Most agents seen at once, a float32 scalar; saved with the weights.
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self.actions = actions
-        deviation = sqrt(GAIN / hidden_size)
-        self.embed = linear(observation_size, hidden_size, deviation)
-        self.embed_with_action = linear(observation_size + actions.encoded_size, hidden_size, deviation)
+        self.actions, self.num_kinds = actions, len(kinds) if len(kinds) > 1 else 0
+        deviation, acting = sqrt(GAIN / hidden_size), observation_size + actions.encoded_size
+
+        def make(size: int) -> nn.Linear:
+            return linear(size, hidden_size, deviation)
+
+        self.embed = per_kind(kinds, observation_size, make)
+        self.embed_with_action = per_kind([acting] * len(kinds), acting, make)
         self.attention = TeamAttention(hidden_size)
         self.encoder = encoder(hidden_size, hidden_size, num_layers, deviation)
         self.value = nn.Linear(hidden_size + 1, 1)
@@ -211,16 +209,22 @@ class TeamCritic(nn.Module):
         """Returns V ``(batch,)``, given observations ``(batch, agents, size)`` and which agents are present (bool)."""
         self.see(present)
         alone, _ = self.embeddings(observations, None, present)
-        return self._value(self.attention.prepare(alone), present)
+        return self._value(self.attention(self.attention.prepare(alone), present), present)
 
     def evaluate(self, observations: th.Tensor, actions: th.Tensor, present: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns V ``(batch,)`` and the baselines ``(batch, agents)``; those of absent agents mean nothing."""
         self.see(present)
-        # Projected before they are combined: K agents are 2 K entities, but those of all baselines are K * K.
-        alone, acting = (self.attention.prepare(each) for each in self.embeddings(observations, actions, present))
-        own = th.eye(present.shape[-1], dtype=th.bool, device=present.device)[:, :, None]
-        teams = th.where(own, alone[:, None], acting[:, None])
-        return self._value(alone, present), self._value(teams, present[:, None].expand(teams.shape[:-1]))
+        # Each agent is an entity twice, without and with its action, and projected and compared with each other once:
+        # V's team are those without; in the one of an agent's baseline the others stand with theirs.
+        entities = self.attention.prepare(th.cat(self.embeddings(observations, actions, present), -2))
+        agents = present.shape[-1]
+        alone = th.arange(agents, device=present.device)
+        own = th.eye(agents, dtype=th.bool, device=present.device)
+        teams = th.cat([alone[None], th.where(own, alone, alone + agents)])
+        seen = F.one_hot(teams, 2 * agents).sum(1).bool() & present.repeat(1, 2)[:, None]
+        attended = self.attention(entities, seen.repeat_interleave(agents, 1), teams.flatten())
+        values = self._value(attended.unflatten(1, teams.shape), present[:, None].expand(-1, *teams.shape))
+        return values[:, 0], values[:, 1:]
 
     def embeddings(
         self, observations: th.Tensor, actions: th.Tensor | None, present: th.Tensor
@@ -232,7 +236,8 @@ class TeamCritic(nn.Module):
         if actions is None:
             return alone, alone
         acted = self.actions.encode(actions)
-        return alone, F.silu(self.embed_with_action(th.cat([seen, acted], -1)))
+        marks = seen[..., seen.shape[-1] - self.num_kinds :]
+        return alone, F.silu(self.embed_with_action(th.cat([seen, acted, marks], -1)))
 
     def see(self, present: th.Tensor) -> None:
         """Counts the agents that are present."""
@@ -242,16 +247,18 @@ class TeamCritic(nn.Module):
         """Returns how many agents are present, ``(..., 1)``, from -1 for none to 1 for the most seen."""
         return 2 * present.sum(-1, keepdim=True) / self.max_agents - 1
 
-    def _value(self, prepared: th.Tensor, present: th.Tensor) -> th.Tensor:
-        team = self.encoder(pooled(self.attention(prepared, present), present))
+    def _value(self, attended: th.Tensor, present: th.Tensor) -> th.Tensor:
+        team = self.encoder(pooled(attended, present))
         value: th.Tensor = self.value(th.cat([team, self.share(present)], -1))
         return value.squeeze(-1)
 
 
 class TeamNetworks(nn.Module):
-    """Actor and critic of a team whose agents share weights; see `AgentActor` and `TeamCritic`."""
+    """Actor and critic of a team, see `AgentActor` and `TeamCritic`; for ``kinds`` of agents see `per_kind`."""
 
-    def __init__(self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int) -> None:
+    def __init__(
+        self, observation_size: int, actions: AgentActions, hidden_size: int, num_layers: int, kinds: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self.actor = AgentActor(observation_size, actions, hidden_size, num_layers)
-        self.critic = TeamCritic(observation_size, actions, hidden_size, num_layers)
+        self.actor = AgentActor(observation_size, actions, hidden_size, num_layers, kinds)
+        self.critic = TeamCritic(observation_size, actions, hidden_size, num_layers, kinds)

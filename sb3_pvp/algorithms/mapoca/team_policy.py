@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch as th
@@ -13,20 +12,24 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
-from sb3_pvp.algorithms.mapoca.team_networks import AgentActions, TeamNetworks
-from sb3_pvp.common.arguments import check_mask
-from sb3_pvp.game.contract import Agent, Contract, load_contract
-from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, complete_observation
+from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
+from sb3_pvp.game.contract import Contract, load_contract
+from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, sample_by_rules, team_of
+from sb3_pvp.policies.features import NormalizedFeatures, checked_observation, flat_masks
+from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
+from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
 
 
 class MAPOCAPolicy(MaskableActorCriticPolicy):
     """One actor for every agent of a team, on its own observation, and a critic that sees all of them.
 
-    It needs a game whose contract has agents of equal sizes; others play as one large agent, with a warning.
+    It needs a game whose contract has agents; others play as one large agent, with a warning.
 
     Args:
         contract: name, file or `Contract` of the game; `MAPOCA` takes that of its environments.
+        shared: whether one actor plays all agents, which then have to be alike; ``False``: each agent has an actor and
+            a place in the critic of its own; ``"kinds"``: agents of equal sizes share them.
         net_arch: sizes of the hidden layers, all equal, of actor and critic.
         optimizer_class: as in SB3.
         optimizer_kwargs: as in SB3; the default is Adam with ``eps=1e-8``.
@@ -44,14 +47,15 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         lr_schedule: Schedule,
         *,
         contract: str | Contract,
+        shared: bool | Literal["kinds"] = True,
         net_arch: Sequence[int] = (128, 128),
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        names = MAPOCAPolicy.__init__.__kwdefaults__ or ()
+        names = {"contract", *(MAPOCAPolicy.__init__.__kwdefaults__ or ())}
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
         self.contract = load_contract(contract)
-        self.agents = agents_of(self.contract)
+        self.shared = shared
         if not net_arch or {*net_arch} != {net_arch[0]} or net_arch[0] % 4:
             raise ValueError(
                 f"net_arch of MAPOCAPolicy is a list of equal multiples of 4, such as [128, 128], got {net_arch}"
@@ -76,52 +80,65 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         """Builds the networks and the optimiser in place of SB3's MLPs."""
         contract, features = self.contract, self.features_extractor
         assert isinstance(features, NormalizedFeatures)
-        self.num_frames, seen = features.num_frames, contract.num_observations
-        if contract.action_space != self.action_space or features.num_public != self.num_frames * seen:
+        self.num_features = features.num_frames * contract.num_observations
+        if contract.action_space != self.action_space or features.num_public != self.num_features:
             raise ValueError(f"the contract {contract.name} does not fit the environment's spaces: pass the game's own")
-        self.num_agents = len(self.agents)
-        self.team_heads = self.num_agents, contract.num_heads // self.num_agents
-        sizes = contract.head_sizes[: self.team_heads[1]]
-        self.networks = TeamNetworks(
-            features.num_public // self.num_agents, AgentActions(branches=sizes), *self.hidden_layers
-        )
+        self.team_contract = team_of(contract)
+        self.slots = AgentSlots(self.team_contract, features.num_frames, kinds_of(self.team_contract, self.shared))
+        actions, kinds = AgentActions(branches=self.slots.branches), self.slots.sizes
+        self.networks = TeamNetworks(self.slots.width, actions, *self.hidden_layers, kinds)
         self.rules = DependencyRules(contract.head_sizes, contract.dependencies)
-        self.has_rules = any(table.any() for table in vars(contract.dependencies).values())
         self.optimizer = self.optimizer_class(self.networks.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+
+    @property
+    def head_sizes(self) -> tuple[int, ...]:
+        """The number of sub-actions of each head of the seat: `act` takes a random number for each of them."""
+        return self.rules.head_sizes
 
     def team(self, obs: PyTorchObs) -> tuple[th.Tensor, th.Tensor]:
         """Returns what each agent sees ``(batch, agents, size)`` and who is in the game, bool ``(batch, agents)``."""
         features = self.extract_features(obs, self.features_extractor)
         assert isinstance(features, th.Tensor)
-        frames = features[:, : self.num_frames * self.contract.num_observations]
-        frames = frames.reshape(len(frames), self.num_frames, self.num_agents, -1)
-        columns = [self.contract.observation_index(each.active) if each.active else -1 for each in self.agents]
-        newest = frames[:, 0].flatten(1)
-        # A column of ones for agents that are never out of the game.
-        present = th.cat([newest, newest.new_ones(len(newest), 1)], 1)[:, columns] != 0
-        return frames.transpose(1, 2).flatten(2), present
+        return self.slots.observations(features[:, : self.num_features])
 
     @th.no_grad()
     def act(
-        self, obs: PyTorchObs, deterministic: bool = False, action_masks: Any = None
-    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Returns actions, int ``(batch, heads)``, their log-probabilities ``(batch, agents, heads of an agent)``, and
-        which entries masks and rules have left, bool ``(batch, agents, entries of an agent)``."""
-        observations, _ = self.team(obs)
-        masks, actor, batch = self._masks(obs, action_masks), self.networks.actor, len(observations)
-        latent, joint = actor.body(observations), th.zeros(batch, *self.team_heads, dtype=th.long, device=self.device)
-        # Rules go from earlier heads to later ones: with them, each pass settles one more head of every agent.
-        for head in range(self.team_heads[1] if self.has_rules else 1):
-            legal = self.rules.legal(masks, joint.flatten(1), compiled=False).reshape(batch, self.num_agents, -1)
-            joint[..., head:] = actor.sample(latent, legal, deterministic)[..., head:].long()
-        return joint.flatten(1), actor.evaluate(latent, joint, legal)[0], legal
+        self, obs: PyTorchObs, deterministic: bool = False, action_masks: Any = None, uniforms: th.Tensor | None = None
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns legal actions of the seat, int ``(batch, heads)``, and their log-probabilities ``(batch,)``.
+
+        Each agent's are by what it sees itself. ``uniforms``, float32 ``(batch, heads)``, are used in place of drawn
+        numbers from [0, 1); a negative one selects the most likely entry, as ``deterministic`` does for all heads.
+        """
+        masks = self._masks(obs, action_masks)
+        shape = len(masks), len(self.head_sizes)
+        if deterministic or uniforms is None:  # the random stream stays where it is if nothing is drawn
+            uniforms = th.full(shape, -1.0) if deterministic else th.rand(shape)
+        return self.decide(self.team(obs)[0], masks, uniforms)
+
+    @th.no_grad()
+    def decide(self, seen: th.Tensor, masks: th.Tensor, uniforms: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Does `act` by what each agent sees, see `team`, flat masks and random numbers."""
+        # As many rows at least as make each one's action the same whatever the others are.
+        actor, rows = self.networks.actor, filled(seen, LEAST_ROWS_OF_LINEAR)
+        logits = self.slots.flat(actor.output(actor.body(rows)))[: len(seen)]
+        return sample_by_rules(logits, masks, uniforms, self.rules)
+
+    def describe(self) -> tuple[type[TeamDescription], dict[str, Any]]:
+        """Returns what `sb3_pvp.policies.files.description.describe` needs to know of it."""
+        return team_values(self)
+
+    def legal(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
+        """Returns which entries masks and rules allow, given actions, bool ``(batch, agents, entries of an agent)``."""
+        masks = self._masks(obs, action_masks).contiguous()
+        return self.slots.masks(self.rules.legal(masks, actions, compiled=masks.device.type == "cpu"))
 
     def forward(
         self, obs: PyTorchObs, deterministic: bool = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Returns actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities of the team ``(batch,)``."""
-        actions, log_probs, _ = self.act(obs, deterministic, action_masks)
-        return actions, self.predict_values(obs), log_probs.sum((1, 2))
+        actions, log_probs = self.act(obs, deterministic, action_masks)
+        return actions, self.predict_values(obs), log_probs
 
     def predict_values(self, obs: PyTorchObs) -> th.Tensor:
         """Returns V of the team ``(batch, 1)``."""
@@ -137,10 +154,7 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         action_masks: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Returns legal actions of the whole team, as `sb3_pvp.policies.AutoregressivePolicy.predict` does."""
-        if isinstance(self.observation_space, spaces.Dict):
-            observation = complete_observation(observation, self.observation_space, action_masks is not None)
-        seen = observation.get(ACTION_MASK, True) if isinstance(observation, dict) else True
-        check_mask(seen if action_masks is None else action_masks)
+        observation = checked_observation(observation, self.observation_space, action_masks)
         return super().predict(observation, state, episode_start, deterministic, action_masks)
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False, action_masks: Any = None) -> th.Tensor:
@@ -149,19 +163,4 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         return self.act(observation, deterministic, action_masks)[0]
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
-        """Returns flat masks, bool ``(batch, A)``: those given, else those in the observation, else all true."""
-        if action_masks is None and isinstance(obs, dict):
-            action_masks = obs.get(ACTION_MASK)
-        batch = len(obs if isinstance(obs, th.Tensor) else next(iter(obs.values())))
-        masks = th.as_tensor(True if action_masks is None else action_masks, device=self.device).bool()
-        return masks.expand(batch, self.rules.num_flat)
-
-
-def agents_of(contract: Contract) -> tuple[Agent, ...]:
-    """Returns the agents of a contract, or all of it as one; `ValueError` if they cannot share weights."""
-    if not contract.agents:
-        warnings.warn(f"{contract.name} has no agents: MAPOCA takes each side as one large agent", stacklevel=2)
-        return (Agent("team", (0, contract.num_observations), (0, contract.num_heads)),)
-    if not contract.shared_weights:
-        raise ValueError(f"the agents of {contract.name} do not share weights, but those of MAPOCA do")
-    return contract.agents
+        return flat_masks(obs, action_masks, self.rules.num_flat, self.device)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch as th
+from numpy.typing import NDArray
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, obstacle
+from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, PlayedStep, obstacle
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.common.cores import num_cores
 
@@ -46,3 +50,39 @@ def chosen_actors(model: Any, total_timesteps: int) -> int:
         where = f"{processes}, beside learning" if num_actors else "this process"
         print(f"{cores} core{'s' if cores > 1 else ''}: acting in {where}")
     return num_actors
+
+
+def start_actors(model: Any, env: ActorVecEnv, callback: BaseCallback) -> None:
+    """Lets the actors play a rollout, with the random numbers that the model would draw itself."""
+    model._begin_rollout(env, callback)
+    shape = model.n_steps, env.num_envs, len(getattr(model.policy, "head_sizes", ()))
+    is_greedy, uniforms = np.zeros(model.n_steps, np.bool_), np.full(shape, -1.0, np.float32)
+    for step in range(model.n_steps):
+        is_greedy[step] = model._draws_greedy()
+        if uniforms.size and not is_greedy[step]:
+            uniforms[step] = th.rand(shape[1:]).numpy()
+    env.start(is_greedy, uniforms)
+
+
+def rollout_of_actors(
+    model: Any, env: ActorVecEnv, callback: BaseCallback
+) -> tuple[Iterator[PlayedStep], NDArray[np.int64]]:
+    """Waits for the rollout that the actors play, which begins now if it has not; returns its steps, and its rows."""
+    if not env.is_collecting:
+        start_actors(model, env, callback)
+    model._apply_schedules(model.trained_rollouts)  # again, if learning has come after the start
+    rollout = env.wait()
+    # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
+    model._last_episode_starts[rollout.begun] = True
+    return env.steps(rollout), rollout.rows
+
+
+def play_on(model: Any, env: VecEnv, callback: BaseCallback) -> None:
+    """Lets actors play the next rollout while the model learns from this one, unless it is synchronous."""
+    # Before there are statistics, the policy sees other features than after learning.
+    may_overlap = not model.synchronous and getattr(model.policy, "has_statistics", True)
+    if isinstance(env, ActorVecEnv) and may_overlap and model.num_timesteps < model._total_timesteps:
+        # For callbacks, matches and a checkpoint the next rollout has its own number. `train` learns from this one.
+        model.trained_rollouts += 1
+        start_actors(model, env, callback)
+        model._apply_schedules(model.trained_rollouts - 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -38,13 +38,12 @@ from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
-from sb3_pvp.algorithms.ppo.actor_choice import with_actors
+from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
 from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
-from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.game import is_installed
@@ -230,13 +229,7 @@ class PvpPPO(MaskablePPO):
         log, rows = RolloutLog(), np.arange(env.num_envs)
         values_later = isinstance(env, ActorVecEnv) or isinstance(self.policy, AutoregressivePolicy)
         if isinstance(env, ActorVecEnv):
-            if not env.is_collecting:
-                self._start_actors(env, callback)
-            self._apply_schedules(self.trained_rollouts)  # again, if learning has come after the start
-            rollout = env.wait()
-            steps, rows = env.steps(rollout), rollout.rows
-            # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
-            self._last_episode_starts[rollout.begun] = True  # type: ignore[index]
+            steps, rows = rollout_of_actors(self, env, callback)
         else:
             if use_masking and not is_masking_supported(env):
                 raise ValueError("Environment does not support action masking. Consider using ActionMasker wrapper")
@@ -278,13 +271,7 @@ class PvpPPO(MaskablePPO):
         self._finish_rollout(log, map_parts(self._last_obs, itemgetter(rows)), dones[rows])
         callback.update_locals(locals())
         callback.on_rollout_end()
-        # Before there are statistics, the policy sees other features than after learning.
-        may_overlap = not self.synchronous and getattr(self.policy, "has_statistics", True)
-        if isinstance(env, ActorVecEnv) and may_overlap and self.num_timesteps < self._total_timesteps:
-            # For callbacks, matches and a checkpoint the next rollout has its own number. `train` learns from this one.
-            self.trained_rollouts += 1
-            self._start_actors(env, callback)
-            self._apply_schedules(self.trained_rollouts - 1)
+        play_on(self, env, callback)
         return True
 
     def _begin_rollout(self, env: VecEnv, callback: BaseCallback) -> None:
@@ -320,17 +307,6 @@ class PvpPPO(MaskablePPO):
     def _draws_greedy(self) -> bool:
         """Draws whether a step takes the most likely actions; with ``eps_greedy=0`` the random stream stays SB3's."""
         return self.eps_greedy > 0 and bool(th.rand(()) < self.eps_greedy)
-
-    def _start_actors(self, env: ActorVecEnv, callback: BaseCallback) -> None:
-        """Lets the actors play a rollout, with the random numbers that `_play` would draw."""
-        self._begin_rollout(env, callback)
-        shape = self.n_steps, env.num_envs, len(getattr(self.policy, "head_sizes", ()))
-        is_greedy, uniforms = np.zeros(self.n_steps, np.bool_), np.full(shape, -1.0, np.float32)
-        for step in range(self.n_steps):
-            is_greedy[step] = self._draws_greedy()
-            if uniforms.size and not is_greedy[step]:
-                uniforms[step] = th.rand(shape[1:]).numpy()
-        env.start(is_greedy, uniforms)
 
     def _to_raw_scale(self, values: th.Tensor) -> NDArray[np.float32]:
         """Returns values ``(batch,)`` on the scale of raw rewards; the critic predicts normalised ones."""
@@ -376,14 +352,17 @@ class PvpPPO(MaskablePPO):
         self.policy.set_training_mode(False)
         self._n_updates += len(log.epoch_starts)
         self.num_updates += len(log.grad_norms)
-        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
-            # Otherwise the next rollout has begun already, which has counted this one.
-            self.trained_rollouts += 1
-            self._rollout_start = None
+        self._count_rollout()
         metrics = log.metrics(update, self.rollout_buffer)
         metrics |= {"total_steps": self.num_timesteps, "trained_rollouts": self.trained_rollouts}
         record(self.logger, "train", metrics | {"time": time.perf_counter() - started})
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
+    def _count_rollout(self) -> None:
+        """Counts the rollout that it has learned from, unless the next one has begun, which did so."""
+        if not (isinstance(self.env, ActorVecEnv) and self.env.is_collecting):
+            self.trained_rollouts += 1
+            self._rollout_start = None
 
     def save(
         self,
@@ -395,22 +374,8 @@ class PvpPPO(MaskablePPO):
 
         ``exclude=["training_state"]`` omits what only exact resume needs; learning can still continue in new episodes.
         """
-        exclude, pending = set(exclude or ()), self.training_state
-        if pending is None and "training_state" not in exclude:
-            self.training_state = resumable.packed(self)
-        self.description = None
-        with suppress(ValueError):  # such a model cannot be loaded without unpickling
-            self.description = describe(self).plain()
-        try:
-            if isinstance(path, (str, Path)):
-                target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
-                with replacing(target) as partial, partial.open("wb") as file:
-                    super().save(file, exclude, include)
-            else:
-                super().save(path, exclude, include)
-        finally:
-            self.training_state = pending
-            del self.description
+        as_sb3 = partial(super().save, include=include)
+        resumable.save(self, path, exclude, lambda: describe(self).plain(), as_sb3)
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
@@ -439,6 +404,11 @@ class PvpPPO(MaskablePPO):
                 model = super().load(file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error
+        except ValueError as error:
+            if "spaces do not match" in str(error):  # of SB3
+                text = "of another game, a team of another size, or sees other frames than the environment has"
+                raise ValueError(f"{file} is {text}: {error}") from error
+            raise
         vars(model).pop("description", None)
         # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
         for name in model.schedules.keys() & kwargs.keys():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import pickle
 import random
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
+from sb3_pvp.common.atomic_files import replacing
+
 State = dict[str, Any]
 
 VERSION = 1
@@ -30,11 +33,11 @@ _WRAPPER_STATE_TYPES = (np.ndarray, RunningMeanStd, StackedObservations)
 
 
 def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
-    """Returns the state of a `PvpPPO` between two rollouts, as copies; without the environments see `packed`."""
+    """Returns the state of a model between two rollouts, as copies; without the environments see `packed`."""
     # Weights are in the model's own file, and do not change in a rollout; what a rollout changes is here.
     saved, buffers = model.policy.state_dict(), model.policy.named_buffers()
     return {
-        "attributes": {name: copy.copy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES},
+        "attributes": {name: copy.copy(getattr(model, name)) for name in _ROLLOUT_ATTRIBUTES if hasattr(model, name)},
         # AutoregressivePolicy collects statistics in its buffers during the rollout.
         "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
         "last_obs": copy.deepcopy(model._last_obs),
@@ -113,6 +116,36 @@ def packed(model: Any) -> bytes | None:
         # seldom saved.
         state = state | {"env": _env_state(env, at_start=True)}
     return zlib.compress(pickle.dumps(state | {"version": VERSION}, protocol=4), level=6)
+
+
+def save(
+    model: Any,
+    path: str | Path | io.BufferedIOBase,
+    exclude: Iterable[str] | None,
+    describe: Callable[[], dict[str, Any]],
+    save_as_sb3: Callable[[Any, set[str]], None],
+) -> None:
+    """Writes the zip file of a model atomically, with its `packed` state and, if it has one, its description.
+
+    ``exclude`` and what ``save_as_sb3`` gets are arguments of SB3's ``save``; ``describe`` raises `ValueError` for a
+    model that has no plain description, and so cannot be loaded without unpickling.
+    """
+    exclude, pending = set(exclude or ()), model.training_state
+    if pending is None and "training_state" not in exclude:
+        model.training_state = packed(model)
+    model.description = None
+    with suppress(ValueError):
+        model.description = describe()
+    try:
+        if isinstance(path, (str, Path)):
+            target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
+            with replacing(target) as partial, partial.open("wb") as file:
+                save_as_sb3(file, exclude)
+        else:
+            save_as_sb3(path, exclude)
+    finally:
+        model.training_state = pending
+        del model.description
 
 
 def unpack(packed: bytes) -> State:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.game import Game, find_game
 from sb3_pvp.games.soccer import layout as layouts
-from sb3_pvp.games.soccer.params import SoccerParams
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
-from sb3_pvp.games.soccer.rewards import SoccerRewards
+from sb3_pvp.games.soccer.rewards import SoccerParams, SoccerRewards
 from sb3_pvp.games.soccer.scripts import scripts_of
 from sb3_pvp.games.soccer.viewer import SoccerViewer
 
@@ -30,7 +29,7 @@ class SoccerGame(Game):
 
     def __init__(self, layout: layouts.Layout) -> None:
         self.name, self.layout, self.contract = layout.name, layout, layout.contract
-        self.viewer, self.scripts = SoccerViewer(layout), scripts_of(layout)
+        self.viewer, self.scripts = SoccerViewer(layout), scripts_of(layout.roles)
 
     def __repr__(self) -> str:
         return self.name
@@ -42,7 +41,7 @@ class SoccerGame(Game):
         """See `sb3_pvp.game.Game.make_world`."""
         from sb3_pvp.games.soccer.world import SoccerWorld  # here, because it imports Numba
 
-        return SoccerWorld(self.layout, num_fights, seed, SoccerParams.read(params))
+        return SoccerWorld(self.layout, num_fights, seed, params)
 
 
 SOCCER_TWOS = SoccerGame(layouts.SOCCER_TWOS)

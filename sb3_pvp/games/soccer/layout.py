@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +27,12 @@ BRANCHES = (
 
 @dataclass(frozen=True)
 class Sensor:
-    """Rays from the centre of an agent.
+    """Rays from the centre of an agent: the middle one, then one to the right, one to the left, and so on."""
 
-    Attributes:
-        name: in the ids of observations.
-        degrees: between the outermost ray and its middle one, which comes first; then one to the right, one to the
-            left, and so on.
-        each_side: how many rays there are on each side of the middle one.
-        back: whether it looks backwards.
-    """
-
-    name: str
-    degrees: float
-    each_side: int
-    back: bool = False
+    name: str  #: In the ids of observations.
+    degrees: float  #: Between the outermost ray and the middle one.
+    each_side: int  #: How many rays there are on each side of the middle one.
+    back: bool = False  #: Whether it looks backwards.
 
     @cached_property
     def angles(self) -> NDArray[np.float64]:
@@ -60,22 +53,27 @@ class SoccerPlayer:
     tags: tuple[str, ...] = TAGS
 
     @cached_property
-    def size(self) -> int:
-        """How many numbers it sees."""
-        return FRAMES * (len(self.tags) + 2) * sum(len(sensor.angles) for sensor in self.sensors)
+    def angles(self) -> NDArray[np.float64]:
+        """Those of all its rays ``(R,)``, see `Sensor.angles`."""
+        return np.concatenate([sensor.angles for sensor in self.sensors])
 
-    def tag(self, name: str) -> int:
-        """The position of a tag, or `UNTOLD`."""
-        return self.tags.index(name) if name in self.tags else UNTOLD
+    def rays(self, seen: NDArray[Any]) -> NDArray[Any]:
+        """Returns what it sees ``(N, numbers)`` ray by ray, ``(N, FRAMES, R, tags + 2)``, the oldest frame first."""
+        values, parts = len(self.tags) + 2, []
+        begin = seen.shape[1] - FRAMES * values * len(self.angles)  # before that may stand whether it plays
+        for sensor in self.sensors:
+            shape = len(seen), FRAMES, len(sensor.angles), values
+            begin, end = begin + FRAMES * values * len(sensor.angles), begin
+            parts.append(seen[:, end:begin].reshape(shape))
+        return np.concatenate(parts, axis=2)
 
-    def observations(self) -> Iterator[tuple[str, str]]:
-        """Yields ids and descriptions of what it sees, in Unity's order."""
-        values = (*self.tags, "nothing", "distance")
+    def observations(self) -> Iterator[Observation]:
+        """Yields what it sees, in Unity's order."""
         for sensor in self.sensors:
             for age, (ray, degrees) in product(reversed(range(FRAMES)), enumerate(sensor.angles)):
-                for value in values:
+                for value in (*self.tags, "nothing", "distance"):
                     said = f"{value} on ray {ray} of the {sensor.name} sensor ({degrees:g} degrees)"
-                    yield f"{self.name}_{sensor.name}_{age}_{ray}_{value}", f"{said}, {age} decisions ago"
+                    yield Observation(f"{self.name}_{sensor.name}_{age}_{ray}_{value}", f"{said}, {age} decisions ago")
 
 
 @dataclass(frozen=True)
@@ -93,72 +91,36 @@ class Layout:
         return tuple(each for each in self.players if each.seat == 0) if self.shared else self.players
 
     @cached_property
-    def offset(self) -> int:
-        """Numbers before what an agent sees: whether it is in the game, where seats have different agents."""
-        return 0 if self.shared else 1
-
-    @cached_property
     def contract(self) -> Contract:
         """Observations and heads of a seat, agent after agent."""
         seen: list[Observation] = []
         heads: list[Head] = []
         agents: list[Agent] = []
         for role in self.roles:
-            begin = len(seen)
-            active = None if self.shared else f"{role.name}_plays"
-            if active:
-                seen.append(Observation(active, "1 on the seat whose agent this is."))
-            seen += [Observation(*each) for each in role.observations()]
+            begins, active = (len(seen), len(heads)), None if self.shared else f"{role.name}_plays"
+            seen += [Observation(active, "1 on the seat whose agent this is.")] if active else []
+            seen += role.observations()
             for branch, moves in BRANCHES:
                 choices = tuple(SubAction(f"{role.name}_{move}", f"{role.name}: {move}") for move in moves)
                 heads.append(Head(f"{role.name}_{branch}", f"{role.name}: {branch}", choices))
-            ranges = (begin, len(seen)), (len(heads) - len(BRANCHES), len(heads))
-            seats = (0, 1) if self.shared else (role.seat,)
-            agents.append(Agent(role.name, *ranges, active, seats))
+            ranges = (begins[0], len(seen)), (begins[1], len(heads))
+            agents.append(Agent(role.name, *ranges, active, (0, 1) if self.shared else (role.seat,)))
         return Contract(self.name, tuple(heads), tuple(seen), tuple(agents), self.shared)
 
-    def role(self, player: int) -> int:
-        """Returns the position of a player among the agents of its seat."""
-        before = [each for each in self.players[:player] if not self.shared or each.seat == self.players[player].seat]
-        return len(before)
-
-    def box_tags(self, players: Sequence[int]) -> NDArray[np.int64]:
-        """Returns the tags of walls, the blue and the purple goal for these players ``(players, 3)``."""
-        goals = (OWN_GOAL, OTHER_GOAL)
-        rows = []
-        for each in players:
-            own = self.players[each]
-            rows.append([own.tag(kind) for kind in (BARRIER, *(goals if own.seat == 0 else goals[::-1]))])
-        return np.array(rows)
-
-    def agent_tags(self, players: Sequence[int]) -> NDArray[np.int64]:
-        """Returns the tags of all agents for these players ``(players, agents)``."""
-        rows = []
-        for each in players:
-            own = self.players[each]
-            rows.append([own.tag(TEAMMATE if other.seat == own.seat else OPPONENT) for other in self.players])
-        return np.array(rows)
+    def tags(self, player: SoccerPlayer) -> NDArray[np.int64]:
+        """Returns a player's tags of walls, the blue and the purple goal, all K agents and the ball, ``(4 + K,)``."""
+        goals = (OWN_GOAL, OTHER_GOAL) if player.seat == 0 else (OTHER_GOAL, OWN_GOAL)
+        agents = (TEAMMATE if other.seat == player.seat else OPPONENT for other in self.players)
+        names = (BARRIER, *goals, *agents, BALL)
+        return np.array([player.tags.index(name) if name in player.tags else UNTOLD for name in names])
 
 
-_FRONT, _BACK = Sensor("front", 60.0, 5), Sensor("back", 45.0, 1, back=True)
-_AROUND = Sensor("around", 180.0, 20)
+_FRONT, _BACK, _AROUND = Sensor("front", 60.0, 5), Sensor("back", 45.0, 1, back=True), Sensor("around", 180.0, 20)
 _STRIKER = "striker", (_FRONT, _BACK), (BALL, OTHER_GOAL, BARRIER, TEAMMATE, OPPONENT)
 _GOALIE = "goalie", (_AROUND,), (BALL, OWN_GOAL, BARRIER, OPPONENT)
+_TWOS = [SoccerPlayer(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)]
+_THREE = *(SoccerPlayer(f"striker{number}", 0, *_STRIKER) for number in range(2)), SoccerPlayer("goalie", 1, *_GOALIE)
 
-SOCCER_TWOS = Layout(
-    "SoccerTwos-v0",
-    tuple(SoccerPlayer(f"agent{number}", seat, "generic", (_FRONT, _BACK)) for seat in range(2) for number in range(2)),
-    shared=True,
-    boxes=BOXES,
-)
+SOCCER_TWOS = Layout("SoccerTwos-v0", tuple(_TWOS), shared=True, boxes=BOXES)
 #: Only the purple goal counts, and a wall stands before the other one.
-STRIKERS_VS_GOALIE = Layout(
-    "StrikersVsGoalie-v0",
-    (
-        SoccerPlayer("striker0", 0, *_STRIKER),
-        SoccerPlayer("striker1", 0, *_STRIKER),
-        SoccerPlayer("goalie", 1, *_GOALIE),
-    ),
-    shared=False,
-    boxes=np.vstack([BOXES, BLOCKER]),
-)
+STRIKERS_VS_GOALIE = Layout("StrikersVsGoalie-v0", _THREE, shared=False, boxes=np.vstack([BOXES, BLOCKER]))

@@ -45,12 +45,12 @@ AGENT_CAST = sqrt((CAST_RADIUS + AGENT_RADIUS) ** 2 - 0.25)
 
 #: Decisions that an agent remembers, with the present one.
 FRAMES = 3
-#: What a ray has met: nothing at all, or something that its sensor cannot tell.
-NOTHING, UNTOLD = -2, -1
+#: What a ray has met that its sensor cannot tell.
+UNTOLD = -1
 
 #: The column that says what a box is: of the wall, or of a goal.
-KIND = 6
-WALL, BLUE_GOAL, PURPLE_GOAL = range(3)
+KIND, NUM_KINDS = 6, 3
+WALL, BLUE_GOAL, PURPLE_GOAL = range(NUM_KINDS)
 
 
 def _box(kind: int, x: float, z: float, half_x: float, half_z: float, degrees: float = 0.0) -> list[float]:

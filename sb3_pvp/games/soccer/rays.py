@@ -7,8 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.games.soccer.physics import compiled
-from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NOTHING, RAY_LENGTH
+from sb3_pvp.common.compiled import compiled
+from sb3_pvp.games.soccer.physics import Floats, Ints
+from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NUM_KINDS, RAY_LENGTH, UNTOLD
 
 #: Whoever is pressed against a wall may be in it by so much.
 PRESSED = 0.01
@@ -30,73 +31,53 @@ FAR = 4.0
 
 @compiled
 def see(
-    fights: NDArray[np.int64],
-    agents: NDArray[np.int64],
-    places: NDArray[np.float64],
-    yaws: NDArray[np.float64],
-    boxes: NDArray[np.float64],
-    angles: NDArray[np.float64],
+    fights: Ints,
+    places: Floats,
+    yaws: Floats,
+    boxes: Floats,
+    agent: int,
+    angles: Floats,
+    frames: Ints,
     num_tags: int,
-    ball_tag: int,
-    box_tags: NDArray[np.int64],
-    agent_tags: NDArray[np.int64],
+    tags: Ints,
     out: NDArray[np.float32],
-    begins: NDArray[np.int64],
 ) -> None:
-    """Casts the rays of one sensor of some agents on some pitches, as the newest of the frames in ``out``.
+    """Casts the rays of an agent on some pitches, as the newest of its frames in ``out``.
 
     Args:
-        fights: numbers of the pitches ``(N,)``.
-        agents: numbers of the agents ``(A,)``.
-        places: of the agents and of the ball ``(F, K + 1, 2)``.
-        yaws: of the agents, in degrees ``(F, K)``.
-        boxes: what stands, see `sb3_pvp.games.soccer.pitch.BOXES`.
-        angles: of the rays, in degrees clockwise from the yaw ``(R,)``.
-        num_tags: how many kinds of things the sensor tells apart.
-        ball_tag: the ball's.
-        box_tags: those of walls, the blue and the purple goal, by agent ``(A, 3)``; -1: it cannot be told.
-        agent_tags: those of the other agents, by agent ``(A, K)``.
-        out: all that is seen on the pitches, ``(F, numbers)``, contiguous.
-        begins: where the three frames of each agent's sensor begin there ``(A,)``, oldest first. A frame has for each
-            ray the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
+        fights, places, yaws, boxes: see `sb3_pvp.games.soccer.physics.play`.
+        agent: its number.
+        angles: of its rays, in degrees clockwise from the yaw ``(R,)``.
+        frames: where the numbers of each ray begin in ``out``, in the three frames, the oldest first ``(R, 3)``. These
+            are the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
+        num_tags: how many kinds of things its sensors tell apart.
+        tags: those of everything, see `sb3_pvp.games.soccer.layout.Layout.tags`.
+        out: all that is seen on the pitches, ``(F, numbers)``.
     """
-    cosines, sines = np.cos(np.radians(angles)), np.sin(np.radians(angles))
-    values, ball = num_tags + 2, places.shape[1] - 1
-    size = len(angles) * values
-    around = np.empty((ball, 4))
-    for index in range(len(fights)):
-        fight = fights[index]
-        for number in range(len(agents)):
-            agent, begin = agents[number], begins[number]
-            frames = out[fight, begin : begin + 3 * size]
-            for entry in range(2 * size):
-                frames[entry] = frames[entry + size]
-            newest = frames[2 * size :]
-            newest[:] = 0.0
-            x, z = places[fight, agent]
-            others = 0
-            for other in range(ball + 1):
-                if other != agent:
-                    around[others, 0], around[others, 1] = places[fight, other, 0] - x, places[fight, other, 1] - z
-                    around[others, 2] = BALL_CAST if other == ball else AGENT_CAST
-                    around[others, 3] = ball_tag if other == ball else agent_tags[number, other]
-                    others += 1
-            yaw = math.radians(yaws[fight, agent])
-            ahead_x, ahead_z = math.sin(yaw), math.cos(yaw)
-            for ray in range(len(angles)):
-                ray_x = ahead_x * cosines[ray] + ahead_z * sines[ray]
-                ray_z = ahead_z * cosines[ray] - ahead_x * sines[ray]
-                box, distance = meet_box(x, z, ray_x, ray_z, boxes)
-                tag = NOTHING if box < 0 else box_tags[number, int(boxes[box, KIND])]
-                for other in range(others):
-                    met = meet_circle(around[other, 0], around[other, 1], ray_x, ray_z, around[other, 2])
-                    if met < distance:
-                        tag, distance = int(around[other, 3]), met
-                if tag >= 0:
-                    newest[ray * values + tag] = 1.0
-                elif tag == NOTHING:
-                    newest[ray * values + num_tags] = 1.0
-                newest[ray * values + num_tags + 1] = distance / RAY_LENGTH
+    cosines, sines, ball = np.cos(np.radians(angles)), np.sin(np.radians(angles)), places.shape[1] - 1
+    for fight in fights:
+        bodies, seen = places[fight], out[fight]
+        x, z = bodies[agent]
+        yaw = math.radians(yaws[fight, agent])
+        ahead_x, ahead_z = math.sin(yaw), math.cos(yaw)
+        for ray in range(len(angles)):
+            ray_x = ahead_x * cosines[ray] + ahead_z * sines[ray]
+            ray_z = ahead_z * cosines[ray] - ahead_x * sines[ray]
+            box, distance = meet_box(x, z, ray_x, ray_z, boxes)
+            tag = num_tags if box < 0 else tags[int(boxes[box, KIND])]
+            for body in range(ball + 1):  # its own one is around its start, and never met
+                away_x, away_z = bodies[body, 0] - x, bodies[body, 1] - z
+                met = meet_circle(away_x, away_z, ray_x, ray_z, BALL_CAST if body == ball else AGENT_CAST)
+                if met < distance:
+                    tag, distance = tags[NUM_KINDS + body], met
+            oldest, older, newest = frames[ray]
+            for value in range(num_tags + 2):
+                seen[oldest + value] = seen[older + value]
+                seen[older + value] = seen[newest + value]
+                seen[newest + value] = 0.0
+            if tag != UNTOLD:
+                seen[newest + tag] = 1.0
+            seen[newest + num_tags + 1] = distance / RAY_LENGTH
 
 
 @compiled
@@ -110,12 +91,14 @@ def meet_circle(x: float, z: float, ray_x: float, ray_z: float, radius: float) -
 
 
 @compiled
-def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.float64]) -> tuple[int, float]:
+def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: Floats) -> tuple[int, float]:
     """Returns the box that a cast meets first, and how far it goes; -1 and `RAY_LENGTH` if there is none.
 
     Like Unity's, a cast does not see what its start overlaps. Who is pressed against a wall sees it all the same.
     """
-    reached, side, inside = RAY_LENGTH, -1, _room(x, z) > -PRESSED
+    reached, side = RAY_LENGTH, -1
+    # Whether its start is within the walls: it overlaps none, and is in no goal.
+    inside = min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z)) > -PRESSED
     if inside:
         # The quick way, for almost all casts: from within the walls, whose order is that of `BOXES`.
         if abs(ray_z) > 1e-9:
@@ -147,13 +130,7 @@ def meet_box(x: float, z: float, ray_x: float, ray_z: float, boxes: NDArray[np.f
 
 
 @compiled
-def _room(x: float, z: float) -> float:
-    """Returns how far a cast's start is within the walls, less than 0 if it overlaps one, or is in a goal."""
-    return float(min(SIDE - abs(z), CORNER - CORNER_X * abs(x) - CORNER_Z * abs(z)))
-
-
-@compiled
-def _cast_to_box(x: float, z: float, ray_x: float, ray_z: float, box: NDArray[np.float64]) -> float:
+def _cast_to_box(x: float, z: float, ray_x: float, ray_z: float, box: Floats) -> float:
     """Returns how far a cast goes to a box; infinity if it does not meet it, or overlaps it at its start."""
     centre_x, centre_z, half_x, half_z, cos, sin = box[0], box[1], box[2], box[3], box[4], box[5]
     own_x = cos * (x - centre_x) + sin * (z - centre_z)

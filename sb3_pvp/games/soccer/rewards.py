@@ -7,9 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.game.world import Transition
+
+
+class SoccerParams(BaseModel):
+    """How matches are played."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    ball_touch: float = Field(0.0, allow_inf_nan=False, description="Reward of a touch of the ball, in fifths.")
 
 
 class SoccerRewards(OutcomeRewards):
@@ -29,11 +37,8 @@ class SoccerRewards(OutcomeRewards):
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the terms, float32 ``(terms, N)``."""
-        report = transition.report
-        goal = report["goal"]
+        report, goal = transition.report, transition.report["goal"]
         scored = np.where(goal > 0, np.float32(1.0) - report["elapsed"], np.float32(0.0))
-        terms = np.stack(
-            [scored, -(goal < 0).astype(np.float32), report["touches"], report["existence"], report["advance"]]
-        )
-        weighted: NDArray[np.float32] = (weights * terms).astype(np.float32, copy=False)
-        return weighted
+        others = (report[name] for name in ("touches", "existence", "advance"))
+        terms: NDArray[np.float32] = np.stack([scored, -(goal < 0).astype(np.float32), *others])
+        return weights * terms

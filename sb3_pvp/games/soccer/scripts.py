@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game.contract.turn import Turn
-from sb3_pvp.games.soccer.layout import BALL, BARRIER, OTHER_GOAL, OWN_GOAL, Layout, SoccerPlayer
+from sb3_pvp.games.soccer.layout import BALL, BARRIER, OTHER_GOAL, OWN_GOAL, SoccerPlayer
 from sb3_pvp.games.soccer.pitch import BALL_CAST, FRAMES, RAY_LENGTH
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+Players = tuple[SoccerPlayer, ...]
 
 #: Degrees within which something is in front, and is straight ahead, so that an agent may run: it is fast.
 _FRONT, _AHEAD, _PLAY = 65.0, 11.0, 7.0
@@ -36,16 +38,11 @@ class _Agent:
     always pushes the ball away from its own goal. Angles are in degrees, clockwise from where it looks.
     """
 
-    def __init__(self, turn: Turn, player: SoccerPlayer, layout: Layout, pace: float) -> None:
-        self._turn, self._player = turn, player
-        seen, parts, begin = turn.agent(player.name)[:, layout.offset :], [], 0
-        for sensor in player.sensors:
-            shape = FRAMES, len(sensor.angles), len(player.tags) + 2
-            begin, end = begin + int(np.prod(shape)), begin
-            parts.append(seen[:, end:begin].reshape(-1, *shape))
-        angles = (np.concatenate([each.angles for each in player.sensors]) + 180.0) % 360.0 - 180.0
+    def __init__(self, turn: Turn, player: SoccerPlayer, pace: float) -> None:
+        self._turn, self._player, angles = turn, player, _turned(player.angles)
         order = np.argsort(angles, kind="stable")
-        self._angles, self._rays = angles[order], np.concatenate(parts, axis=2)[:, :, order].astype(np.float64)
+        rays = player.rays(turn.agent(player.name))
+        self._angles, self._rays = angles[order], rays[:, :, order].astype(np.float64)
         self._front, self._directions = np.abs(self._angles) <= 60.0, np.radians(self._angles)
         self._runs = turn.chance < pace
         self.attack = self._attack()
@@ -83,8 +80,7 @@ class _Agent:
         tags = (*self._player.tags, "nothing")
         if thing not in tags:
             return np.zeros(self._rays[:, 0, :, 0].shape, np.bool_)
-        met: Booleans = self._rays[:, FRAMES - 1 - age, :, tags.index(thing)] > 0.5
-        return met
+        return np.asarray(self._rays[:, FRAMES - 1 - age, :, tags.index(thing)] > 0.5)
 
     def _far(self, age: int = 0) -> Floats:
         """Returns how far the rays went, in metres ``(N, rays)``."""
@@ -113,26 +109,20 @@ class _Agent:
         """Returns the angle to the other goal, by what is seen of the goals, and by how far one can see."""
         angle: Floats = self._angles[(self._far() * self._front).argmax(axis=1)]
         known = np.zeros(len(angle), np.bool_)
-        looks = (
-            (OTHER_GOAL, self._front),
-            ("nothing", self._front),
-            (OWN_GOAL, ~self._front),
-            ("nothing", ~self._front),
-        )
-        for age in range(FRAMES):
-            for thing, rays in looks:
-                met = self._sees(thing, age) & rays
-                middle = np.degrees(np.angle(met @ np.exp(1j * self._directions)))
-                new = met.any(axis=1) & ~known
-                angle = np.where(new, middle if rays is self._front else _turned(middle + 180.0), angle)
-                known |= new
+        front, back = self._front, ~self._front
+        looks = (OTHER_GOAL, front), ("nothing", front), (OWN_GOAL, back), ("nothing", back)
+        for age, (thing, rays) in product(range(FRAMES), looks):
+            met = self._sees(thing, age) & rays
+            middle = np.degrees(np.angle(met @ np.exp(1j * self._directions)))
+            new = met.any(axis=1) & ~known
+            angle = np.where(new, middle if rays is front else _turned(middle + 180.0), angle)
+            known |= new
         return angle
 
     def _room(self, age: int = 0) -> Floats:
         """Returns how many metres there are to the own goal, or to a wall before it."""
-        behind = (self._sees(OWN_GOAL, age) & ~self._front) | (
-            self._sees(BARRIER, age) & (np.abs(self._angles) > 170.0)
-        )
+        behind = self._sees(OWN_GOAL, age) & ~self._front
+        behind |= self._sees(BARRIER, age) & (np.abs(self._angles) > 170.0)
         return np.asarray(np.where(behind, self._far(age), np.inf).min(axis=1))
 
     def _choose(self, move: str, where: Booleans) -> None:
@@ -152,25 +142,25 @@ def _turned(angle: Floats) -> Floats:
     return (angle + 180.0) % 360.0 - 180.0
 
 
-def _chaser(layout: Layout, turn: Turn) -> None:
+def _chaser(players: Players, turn: Turn) -> None:
     """All go for the ball, slowly: they run in a tenth of the decisions."""
-    for player in layout.roles:
-        agent = _Agent(turn, player, layout, 0.07)
+    for player in players:
+        agent = _Agent(turn, player, 0.07)
         agent.strike(np.ones_like(agent.sees_ball))
 
 
-def _striker(layout: Layout, turn: Turn) -> None:
+def _striker(players: Players, turn: Turn) -> None:
     """The first one attacks, at a third of the pace; the others keep the goal, and clear the ball when it is near."""
-    for number, player in enumerate(layout.roles):
-        agent = _Agent(turn, player, layout, 0.22)
+    for number, player in enumerate(players):
+        agent = _Agent(turn, player, 0.22)
         strikes = agent.can_push & (agent.distance < 4.0) & (np.abs(agent.angle) < 40.0) | (number == 0)
         agent.strike(strikes)
         agent.keep(~strikes)
 
 
-def _positional(layout: Layout, turn: Turn) -> None:
+def _positional(players: Players, turn: Turn) -> None:
     """Whoever is nearest to the ball attacks, and who is near enough; the others keep the goal."""
-    team = [_Agent(turn, player, layout, 1.0) for player in layout.roles]
+    team = [_Agent(turn, player, 1.0) for player in players]
     reach = np.stack([np.where(each.can_push, each.distance, _OUT_OF_SIGHT) for each in team])
     for agent, own in zip(team, reach, strict=True):
         strikes = (own <= reach.min(axis=0)) | (own < 9.0)
@@ -178,7 +168,7 @@ def _positional(layout: Layout, turn: Turn) -> None:
         agent.keep(~strikes)
 
 
-def scripts_of(layout: Layout) -> Mapping[str, Callable[[Turn], None]]:
-    """Returns the scripts of a game by name, the weakest first."""
+def scripts_of(players: Players) -> Mapping[str, Callable[[Turn], None]]:
+    """Returns the scripts of a game with these agents of a seat by name, the weakest first."""
     teams = {"chaser": _chaser, "striker": _striker, "positional": _positional}
-    return {name: partial(team, layout) for name, team in teams.items()}
+    return {name: partial(team, players) for name, team in teams.items()}

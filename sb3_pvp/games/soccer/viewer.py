@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import cos, radians, sin
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.game import Control, ControlGroup, Outcome
 from sb3_pvp.games.soccer.layout import BRANCHES, TAGS, Layout
-from sb3_pvp.games.soccer.pitch import AGENT_RADIUS, BALL_RADIUS, BLOCKER, BOXES, RAY_LENGTH, STEP
+from sb3_pvp.games.soccer.pitch import AGENT_RADIUS, BALL_RADIUS, BOXES, GOAL_LINE, RAY_LENGTH, STEP
 
 #: Keys of the moves of the agent that a human plays; the first one of each branch is what is done without a key.
 _KEYS = {"forward": "w", "backward": "s", "left": "q", "right": "e", "turn_left": "a", "turn_right": "d"}
 #: Half of the pitch within its walls, where x is positive, and how far the goals reach back.
-_OUTLINE, _NET = ((13.56, 7.508), (15.46, 4.22)), 17.373
+_HALF, _NET = ((13.56, 7.508), (15.46, 4.22), (15.46, 4.2), (17.373, 4.2)), 17.373
+#: The outline of the pitch, all the way round.
+_SIDES = (1, 1, _HALF), (1, -1, _HALF[::-1]), (-1, -1, _HALF), (-1, 1, _HALF[::-1])
+_OUTLINE = [(x * across, z * up) for x, z, points in _SIDES for across, up in points]
 #: What a ray has met, in a letter.
 _LETTERS, _NOTHING, _UNTOLD = dict(zip(TAGS, "bhgwtp", strict=True)), "-", "?"
 #: Pixels of a metre, and colours: around, pitch, lines, ball, and both teams.
@@ -110,42 +113,41 @@ class SoccerViewer:
         """Returns the pitch from above, uint8 ``(450, 925, 3)``; needs pygame."""
         import pygame  # here: it is an optional dependency
 
-        surface = pygame.Surface((37 * _SCALE * 2, 18 * _SCALE * 2))  # drawn twice as large, for smooth edges
+        scale, size = 2 * _SCALE, (37 * _SCALE, 18 * _SCALE)
+        surface = pygame.Surface((37 * scale, 18 * scale))  # twice as large, for smooth edges
 
         def at(x: float, z: float) -> tuple[float, float]:
-            return (x + 18.5) * _SCALE * 2, (8.5 - z) * _SCALE * 2
+            return (x + 18.5) * scale, (8.5 - z) * scale
+
+        def box(x: float, half_x: float, half_z: float, paint: tuple[int, ...]) -> None:
+            pygame.draw.rect(surface, paint, (*at(x - half_x, half_z), half_x * 2 * scale, half_z * 2 * scale))
 
         surface.fill(_AROUND)
-        pygame.draw.polygon(surface, _GRASS, [at(*point) for point in _corners()])
-        for seat, side in ((0, -1), (1, 1)):
-            back, front = at(side * _NET, 4.2), at(side * 15.126, -4.2)
-            box = pygame.Rect(min(back[0], front[0]), back[1], abs(front[0] - back[0]), front[1] - back[1])
-            pygame.draw.rect(surface, tuple(part // 2 for part in _TEAMS[seat]), box)
-        pygame.draw.polygon(surface, _LINE, [at(*point) for point in _corners()], 4)
+        outline = [at(*point) for point in _OUTLINE]
+        pygame.draw.polygon(surface, _GRASS, outline)
+        for side, paint in zip((-1, 1), _TEAMS, strict=True):
+            box(side * (_NET + GOAL_LINE) / 2, (_NET - GOAL_LINE) / 2, 4.2, tuple(part // 2 for part in paint))
+        pygame.draw.polygon(surface, _LINE, outline, 4)
         pygame.draw.line(surface, _LINE, at(0, 7.5), at(0, -7.5), 2)
-        if len(self._layout.boxes) > len(BOXES):
-            x, z, half_x, half_z = BLOCKER[0, :4]
-            pygame.draw.rect(surface, _LINE, (*at(x - half_x, z + half_z), half_x * 4 * _SCALE, half_z * 4 * _SCALE))
+        for x, _, half_x, half_z, *_ in self._layout.boxes[len(BOXES) :]:
+            box(x, half_x, half_z, _LINE)
         for agent in scene.agents:
-            ahead, across = (sin(radians(agent.yaw)), cos(radians(agent.yaw))), _TEAMS[agent.seat]
-            pygame.draw.circle(surface, across, at(agent.x, agent.z), AGENT_RADIUS * 2 * _SCALE)
+            ahead, paint = (sin(radians(agent.yaw)), cos(radians(agent.yaw))), _TEAMS[agent.seat]
+            pygame.draw.circle(surface, paint, at(agent.x, agent.z), AGENT_RADIUS * scale)
             nose = [(agent.x + 0.9 * ahead[0], agent.z + 0.9 * ahead[1])]
             nose += [(agent.x + side * 0.4 * ahead[1], agent.z - side * 0.4 * ahead[0]) for side in (1, -1)]
-            pygame.draw.polygon(surface, across, [at(*point) for point in nose])
-            pygame.draw.circle(surface, _BALL, at(agent.x, agent.z), 0.15 * 2 * _SCALE)
+            pygame.draw.polygon(surface, paint, [at(*point) for point in nose])
+            pygame.draw.circle(surface, _BALL, at(agent.x, agent.z), 0.15 * scale)
         (x, z), (fast_x, fast_z) = scene.ball, scene.ball_speed
-        pygame.draw.line(
-            surface, _LINE, at(x, z), at(x - 0.1 * fast_x, z - 0.1 * fast_z), 8
-        )  # its last tenth of a second
-        pygame.draw.circle(surface, _BALL, at(x, z), BALL_RADIUS * 2 * _SCALE)
-        small = pygame.transform.smoothscale(surface, (37 * _SCALE, 18 * _SCALE))
-        if not pygame.font.get_init():
-            pygame.font.init()
+        last = at(x - 0.1 * fast_x, z - 0.1 * fast_z)  # a tenth of a second ago
+        pygame.draw.line(surface, _LINE, at(x, z), last, 8)
+        pygame.draw.circle(surface, _BALL, at(x, z), BALL_RADIUS * scale)
+        small = pygame.transform.smoothscale(surface, size)
+        pygame.font.init()
         line = f"{scene.seconds:.1f} s   {' against '.join(scene.names)}   {scene.outcome}"
         printable = "".join(each if each.isprintable() else "?" for each in line)
         small.blit(pygame.font.Font(None, 24).render(printable, True, _BALL), (12, 428))
-        pixels = pygame.image.tobytes(small, "RGB")
-        return np.frombuffer(pixels, np.uint8).reshape(18 * _SCALE, 37 * _SCALE, 3).copy()
+        return np.frombuffer(pygame.image.tobytes(small, "RGB"), np.uint8).reshape(*size[::-1], 3).copy()
 
     def read_scene(self, plain: Any) -> SoccerScene:
         """Returns the scene with these plain values; `ValueError`, with the location, if they are invalid."""
@@ -153,19 +155,17 @@ class SoccerViewer:
 
     def events(self, scenes: Sequence[SoccerScene]) -> list[dict[str, Any]]:
         """Returns who touches the ball, and when."""
-        touches = ((tick, agent) for tick, scene in enumerate(scenes) for agent in scene.agents if agent.touches)
         return [
             {"tick": tick, "kind": "touch", "seat": agent.seat, "text": f"touches the ball with {agent.name}"}
-            for tick, agent in touches
+            for tick, scene in enumerate(scenes)
+            for agent in scene.agents
+            if agent.touches
         ]
 
     def page(self) -> Mapping[str, str]:
         """Returns ``script`` and ``style`` for a page, which draws the scenes of a recording."""
         data = files("sb3_pvp.games.soccer") / "data"
-        angles = {
-            each.position: np.concatenate([sensor.angles for sensor in each.sensors]).tolist()
-            for each in self._layout.players
-        }
+        angles = {each.position: each.angles.tolist() for each in self._layout.players}
         script = f"const ANGLES = {json.dumps(angles)};\n" + (data / "soccer.js").read_text("utf-8")
         return {"script": script, "style": (data / "soccer.css").read_text("utf-8")}
 
@@ -178,13 +178,6 @@ class SoccerViewer:
             )
             for branch, moves in BRANCHES
         )
-
-
-def _corners() -> Iterator[tuple[float, float]]:
-    """Yields the outline of the pitch, all the way round."""
-    half = [*_OUTLINE, (_OUTLINE[1][0], 4.2), (_NET, 4.2)]
-    for x, z, points in ((1, 1, half), (1, -1, half[::-1]), (-1, -1, half), (-1, 1, half[::-1])):
-        yield from ((x * across, z * up) for across, up in points)
 
 
 def _painted(text: str, paint: str, color: bool) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import check_seed
@@ -29,6 +28,7 @@ from sb3_pvp.players.seats import Observation
 from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.files.model_files import game_of, load
+from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 
@@ -200,10 +200,11 @@ class RecordedFighter:
         seen, masks, actions = zip(*self._ticks[-(last or 0) :], strict=True)
         outlooks: list[Any] = [None] * len(seen)
         probabilities = outlooks
-        if isinstance(self.model, MaskablePPO):
+        if self.model is not None and name_of(self.model) == DEFAULT:
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             chosen = np.stack(actions), np.stack(masks)
-            flat, values = probabilities_and_values(self.model.policy, observations, *chosen)
+            policy: Any = self.model.policy
+            flat, values = probabilities_and_values(policy, observations, *chosen)
             probabilities = [_by_head(contract, row) for row in flat]
             predictor = getattr(self.model, "outcome_predictor", None)
             wins = outlooks if predictor is None else predictor.predict(observations)["WIN"].tolist()

@@ -33,7 +33,7 @@ _MAX_ENTRIES = (
     2048  #: Of a policy of sb3-contrib, whose file may be small: its graph has a table of entries by entries.
 )
 _EXPORTER = Lock()  #: PyTorch's exporter works for one thread at a time.
-_OUTPUTS = ("action", "log_prob", "entropy", "probability")
+OUTPUTS = ("action", "log_prob", "entropy", "probability")
 # A head chooses by logits plus penalties, which decide whatever the logits are, as these are limited to less. The first
 # entry has the smaller penalty: a head without a legal entry takes it (training.md §3.6). Legal entries have exactly 0.
 _LARGEST_LOGIT, _FIRST, _OTHERS = 2.0**96, -(2.0**104), -(2.0**117)
@@ -45,7 +45,7 @@ def actor_graph(policy: MaskableActorCriticPolicy) -> bytes:
     Raises `ValueError` if ONNX is not installed, the policy sees other things than frames of features under
     ``"observation"``, the mask and the privileged part, or has a part that cannot become a graph.
     """
-    return _exported(policy, _ActorModule(policy), _OUTPUTS)
+    return _exported(policy, _ActorModule(policy), OUTPUTS)
 
 
 def critic_graph(policy: MaskableActorCriticPolicy) -> bytes:
@@ -108,7 +108,7 @@ class _DeepHead(nn.Module):
         return _drawn(scores + logits, threshold)
 
 
-class _HeadsModule(nn.Module):
+class HeadsModule(nn.Module):
     """The choices of all heads of a policy, one after the other."""
 
     @th.no_grad()
@@ -239,10 +239,10 @@ class _ActorModule(nn.Module):
         self.shapes = _frame_shapes(policy)
         if isinstance(policy, AutoregressivePolicy):
             self.trunk: nn.Module = _Trunk(policy, [OBSERVATION], *policy.extractors[0], *policy.actor)
-            self.heads = _HeadsModule(policy.heads)
+            self.heads = HeadsModule(policy.heads)
         else:
             self.trunk = _StockTrunk(policy, policy.pi_features_extractor, policy.mlp_extractor.policy_net)
-            self.heads = _HeadsModule(_stock_heads(policy))
+            self.heads = HeadsModule(_stock_heads(policy))
 
     def forward(self, observation: th.Tensor, mask: th.Tensor, uniform: th.Tensor) -> Any:
         """Returns actions, their log-probabilities, entropies of heads and probabilities of entries."""
@@ -286,20 +286,25 @@ def _stock_heads(policy: MaskableActorCriticPolicy) -> AutoregressiveHeads:
 
 
 def _exported(policy: MaskableActorCriticPolicy, module: _ActorModule | _CriticModule, outputs: Sequence[str]) -> bytes:
-    """Returns the graph of a module."""
+    """Returns the graph of a module of a policy."""
+    sizes = head_sizes_of(policy.action_space)
+    examples = {key: th.zeros(1, *shape) for key, shape in _frame_shapes(policy).items()}
+    examples |= {ACTION_MASK: th.ones(1, sum(sizes), dtype=th.bool), "uniform": th.zeros(1, len(sizes))}
+    return exported(module, {name: examples[name] for name in module.inputs}, outputs)
+
+
+def exported(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequence[str]) -> bytes:
+    """Returns the graph of a module, which may have `HeadsModule` as its ``heads``, by an example of each input."""
     try:
         import onnx
     except ImportError as error:
         raise ValueError(
             'graphs need ONNX: pip install "sb3-pvp[onnx]", or leave them out (sb3-pvp export --no-onnx)'
         ) from error
-    sizes = head_sizes_of(policy.action_space)
-    examples = {key: th.zeros(1, *shape) for key, shape in _frame_shapes(policy).items()}
-    examples |= {ACTION_MASK: th.ones(1, sum(sizes), dtype=th.bool), "uniform": th.zeros(1, len(sizes))}
     try:
-        model = _recorded(module, {name: examples[name] for name in module.inputs}, outputs)
-        if isinstance(module, _ActorModule):
-            _with_branches(model, module.heads)
+        model = _recorded(module, examples, outputs)
+        if isinstance(heads := getattr(module, "heads", None), HeadsModule):
+            _with_branches(model, heads)
         onnx.checker.check_model(model, full_check=True)
         graph = bytes(model.SerializeToString(deterministic=True))
         if ELSEWHERE in graph:  # readers would take it for one that refers to other files
@@ -330,7 +335,7 @@ def _recorded(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Seq
     return onnx.load_from_string(file.getvalue())
 
 
-def _with_branches(model: Any, heads: _HeadsModule) -> None:
+def _with_branches(model: Any, heads: HeadsModule) -> None:
     """Replaces each `_Branch` of a model by a branch: hidden layers only run if the head has a choice in some row."""
     import onnx
 

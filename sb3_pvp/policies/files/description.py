@@ -277,54 +277,61 @@ def contract_hash(contract: Contract) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
+def _layers_of(policy: Any, actions: Space[Any]) -> dict[str, Any]:
+    names = {kind: name for name, kind in _CLASSES.items()}
+    if type(policy) not in names:
+        raise ValueError(f"a {type(policy).__name__} cannot be described in plain values, only {', '.join(_CLASSES)}")
+    is_own, name = isinstance(policy, AutoregressivePolicy), {"policy": names[type(policy)]}
+    return name | (_own_layers(policy) if is_own else _plain_layers(policy, len(_head_sizes(actions))))
+
+
 def describe(model: BaseAlgorithm) -> Description:
-    """Describes a model of MaskablePPO.
+    """Describes a model of MaskablePPO, or one whose policy has a ``describe``.
 
     Raises `ValueError` if its policy is a class of its own, has a features extractor of its own, sees anything but Box
     spaces, or is otherwise not made of plain values.
     """
     policy: Any = model.policy
-    names = {kind: name for name, kind in _CLASSES.items()}
-    if type(policy) not in names:
-        raise ValueError(f"a {type(policy).__name__} cannot be described in plain values, only {', '.join(_CLASSES)}")
     space, actions = model.observation_space, model.action_space
     parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    is_own = isinstance(policy, AutoregressivePolicy)
-    contract = policy.contract if isinstance(policy, AutoregressivePolicy) else None
+    contract = getattr(policy, "contract", None)
     try:
+        kind, own = policy.describe() if hasattr(policy, "describe") else (Description, _layers_of(policy, actions))
         values: dict[str, Any] = {
-            "policy": names[type(policy)],
             "observation": {key: Part.of(key, part) for key, part in parts.items()},
             "is_dict": isinstance(space, spaces.Dict),
             "head_sizes": _head_sizes(actions),
             "is_discrete": isinstance(actions, spaces.Discrete),
-            **(_own_layers(policy) if is_own else _plain_layers(policy, len(_head_sizes(actions)))),
+            **own,
             "contract": contract and ContractReference(name=contract.name, sha256=contract_hash(contract)),
             **{name: getattr(model, name, None) for name in ("game", "frame_ages", "reset_params")},
             "steps": model.num_timesteps,
         }
-        return Description(**values)
+        return kind(**values)
     except ValidationError as error:
         raise ValueError(f"the model cannot be described in plain values: {first_error(error)}") from None
 
 
-def read_description(values: object) -> Description:
+def read_description(values: object, kind: type[Description] = Description) -> Description:
     """Returns the description in JSON values; raises `ValueError` if they are none."""
     try:
-        return Description.model_validate_json(json.dumps(values))
+        return kind.model_validate_json(json.dumps(values))
     except ValidationError as error:
-        raise ValueError(f"its description is wrong: {first_error(error, of=Description)}") from None
+        raise ValueError(f"its description is wrong: {first_error(error, of=kind)}") from None
 
 
-def build(description: Description, weights: Mapping[str, th.Tensor], device: str = "cpu") -> MaskablePPO:
+def build(
+    description: Description, weights: Mapping[str, th.Tensor], device: str = "cpu", classes: Any = None
+) -> MaskablePPO:
     """Builds a model of MaskablePPO for inference, as loading its zip would, without unpickling anything.
 
     If the description comes from a file, call its `check` first. The game is not imported on its own, see
     `sb3_pvp.policies.files.model_files.game_of`. Draws from torch's random generator. Raises `ValueError` if the
-    weights do not fit, see also `Description.arguments`.
+    weights do not fit, see also `Description.arguments`. ``classes`` are those of the model and of its policy.
     """
     arguments = description.arguments()
-    model = MaskablePPO(description.policy_class, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
+    algorithm, policy_class = classes or (MaskablePPO, description.policy_class)
+    model = algorithm(policy_class, None, device=device, _init_setup_model=False)  # type: ignore[arg-type]
     vars(model).update(
         observation_space=description.observation_space,
         action_space=description.action_space,

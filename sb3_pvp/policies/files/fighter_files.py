@@ -18,13 +18,15 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.policies.export import ACTOR, CRITIC
-from sb3_pvp.policies.files.description import describe
-from sb3_pvp.policies.files.reading import ABOUT, FORMAT, PREDICTOR, SAFE_WEIGHTS
+from sb3_pvp.policies.files.description import Description, describe
+from sb3_pvp.policies.files.reading import ABOUT, PREDICTOR, SAFE_WEIGHTS
+from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import SUFFIX
+from sb3_pvp.policies.files.team_description import TeamDescription
 
 
 def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) -> None:
-    """Writes a model of MaskablePPO to a fighter file, atomically.
+    """Writes a model of MaskablePPO or MAPOCA to a fighter file, atomically.
 
     Args:
         model: the model.
@@ -46,16 +48,14 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
     entries = {SAFE_WEIGHTS: save_tensors(weights)}
     description.check(len(entries[SAFE_WEIGHTS]))
     if onnx:
-        from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph  # needs the extra of this name
-
-        policy: Any = model.policy
-        entries |= {ACTOR: actor_graph(policy), CRITIC: critic_graph(policy)}
+        entries |= _graphs(model.policy)
     predictor = getattr(model, "outcome_predictor", None)
     if predictor is not None:
         entries[PREDICTOR] = save_tensors(predictor.tensors())
     about = {
-        "format": 1 if description.features_extractor is None else FORMAT,
+        "format": _format_of(description),
         "sb3_pvp": version("sb3-pvp"),
+        **({} if (algorithm := name_of(model)) == DEFAULT else {"algorithm": algorithm}),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in entries.items()},
         "description": description.plain(),
     }
@@ -64,3 +64,42 @@ def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) ->
             info = ZipInfo(name)  # of 1980, and without a system, so that equal models give equal files
             info.create_system, info.external_attr = 3, 0o644 << 16
             file.writestr(info, content)
+
+
+def export_graph(model: BaseAlgorithm, path: Path, agent: str | None = None) -> int:
+    """Writes the graph that acts, of a team that of an agent, by default the first; returns its size in bytes.
+
+    Its metadata has the ``frame_ages``. Raises `ValueError` as `export_fighter`, and for an agent that there is not.
+    """
+    from sb3_pvp.policies.export.onnx_graph import actor_graph
+    from sb3_pvp.policies.export.team_graph import agent_graph
+
+    policy: Any = model.policy
+    if agent is not None and not hasattr(policy, "slots"):
+        raise ValueError(f"a {type(policy).__name__} has no agents: leave out --agent")
+    graph = agent_graph(policy, agent) if hasattr(policy, "slots") else actor_graph(policy)
+    import onnx  # is there: it has made the graph
+
+    described = onnx.load_from_string(graph)
+    onnx.helper.set_model_props(described, {"frame_ages": json.dumps(getattr(model, "frame_ages", None))})
+    content = described.SerializeToString(deterministic=True)
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+    return len(content)
+
+
+def _format_of(description: Description) -> int:
+    """Returns the lowest format that can express a model."""
+    if isinstance(description, TeamDescription):
+        return 3
+    return 1 if description.features_extractor is None else 2
+
+
+def _graphs(policy: Any) -> dict[str, bytes]:
+    """Returns the graphs of a policy by name; a team has that of an agent, if all are alike."""
+    from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph  # needs the extra of this name
+    from sb3_pvp.policies.export.team_graph import agent_graph
+
+    if hasattr(policy, "slots"):
+        return {ACTOR: agent_graph(policy)} if len(policy.slots.sizes) == 1 else {}
+    return {ACTOR: actor_graph(policy), CRITIC: critic_graph(policy)}

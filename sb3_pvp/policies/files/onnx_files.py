@@ -33,15 +33,23 @@ class _Part(NamedTuple):
     entries: slice
     heads: slice
     sizes: tuple[int, ...]
-    active: int | None  #: The column, not one of its own, that is 0 while the agent is out of the game.
+    active: int | None  #: The column that is 0 while the agent is out of the game.
 
     @classmethod
-    def of(cls, contract: Contract, agent: Agent) -> _Part:
-        """Returns the part of an agent."""
+    def of(cls, contract: Contract, agent: Agent, sees_active: bool) -> _Part:
+        """Returns the part of an agent, which ``sees_active`` or not."""
         active = None if agent.active is None else contract.observation_index(agent.active)
-        columns = [each for each in range(*agent.observations) if each != active]
+        columns = [each for each in range(*agent.observations) if sees_active or each != active]
         entries, heads = slice(*contract.head_offsets[[*agent.heads]].tolist()), slice(*agent.heads)
         return cls(columns, entries, heads, contract.head_sizes[heads], active)
+
+
+class _Seat(NamedTuple):
+    """The parts of a seat that a graph decides, all of the same sizes, and those that must be out of the game."""
+
+    own: list[_Part]
+    others: list[_Part]
+    num_heads: int
 
 
 class OnnxOpponent(ModelOpponent):
@@ -60,8 +68,7 @@ class OnnxOpponent(ModelOpponent):
         super().__init__((sees, decides), hashlib.sha256(content).hexdigest(), ages, None)
         self.name, self._content = name, content
         self._checked: Contract | None = None  # by the last `check`
-        #: Parts that it decides, and others, by the numbers of observations and entries of a contract.
-        self._seats: dict[tuple[int, int], tuple[list[_Part], list[_Part]]] = {}
+        self._seats: dict[tuple[int, int], _Seat] = {}  #: By the numbers of observations and entries of a contract.
 
     def __reduce__(self) -> Any:
         return OnnxOpponent, (self.name, self._content), {"_seats": self._seats}  # sessions cannot be pickled
@@ -70,22 +77,44 @@ class OnnxOpponent(ModelOpponent):
         """Raises `ValueError` if the graph has other sizes than a seat or agents of the contract, or fails a trial."""
         if contract is self._checked:  # as for each episode of an environment
             return
-        seat, size = self._parts(contract), (contract.num_observations, contract.num_flat_actions)
+        seat, size = self._seat(contract), (contract.num_observations, contract.num_flat_actions)
         if self._seats.get(size, seat) != seat:
             raise ValueError(f"{self.name} is in a game with other heads or agents, but as many as {contract.name} has")
         if size not in self._seats:
-            sizes = seat[0][0].sizes
+            sizes = seat.own[0].sizes
             numbers = np.repeat(np.array([[-1.0], [0.5]], np.float32), len(sizes), axis=1)
             seen = np.zeros((2, self._graph.frames, self._graph.features), np.float32)
             self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, sizes)
             self._seats[size] = seat
         self._checked = contract
 
-    def _parts(self, contract: Contract) -> tuple[list[_Part], list[_Part]]:
-        """Returns the parts of a seat that the graph decides, all of the same sizes, and the others."""
+    def of_agent(self, number: int, contract: Contract) -> OnnxOpponent:
+        """Returns the same graph in a team, where it decides for this agent only; a graph of a whole seat is itself.
+
+        Raises `ValueError` like `check`, and if the graph has the sizes of other agents.
+        """
+        self.check(contract)
+        agent, size = contract.agents[number], (contract.num_observations, contract.num_flat_actions)
+        own = self._seats[size].own
+        part, other = (_Part.of(contract, agent, sees_active) for sees_active in (False, True))
+        if mine := [each for each in (part, other) if each in own]:
+            member = OnnxOpponent.__new__(OnnxOpponent)  # no second session
+            vars(member).update(vars(self), _seats={size: _Seat(mine, [], contract.num_heads)})
+            return member
+        if own[0].sizes == contract.head_sizes:
+            return self
+        raise ValueError(
+            f"{self.name} cannot play {agent.id} of {contract.name}, who sees {len(part.columns)} features and has "
+            f"{sum(part.sizes)} entries of all heads: it sees {self._graph.features} and has {self._graph.entries}"
+        )
+
+    def _seat(self, contract: Contract) -> _Seat:
+        """Returns what the graph decides of a seat."""
         graph = self._graph
-        for agents in ([Agent("", (0, contract.num_observations), (0, contract.num_heads))], contract.agents):
-            parts = [_Part.of(contract, agent) for agent in agents]
+        seat = [Agent("", (0, contract.num_observations), (0, contract.num_heads))]
+        # Agents of ML-Agents do not see whether they are in the game, those of ours do.
+        for agents, sees_active in ((seat, True), (contract.agents, True), (contract.agents, False)):
+            parts = [_Part.of(contract, agent, sees_active) for agent in agents]
             fitting = [
                 part
                 for part in parts
@@ -96,7 +125,7 @@ class OnnxOpponent(ModelOpponent):
             others = [part for part in parts if part not in own]
             # The others must be able to be out of the game, as those of the other side are in a seat.
             if own and all(part.active is not None for part in others):
-                return own, others
+                return _Seat(own, others, contract.num_heads)
         each = sorted({f"{len(part.columns)} and {sum(part.sizes)}" for part in parts})
         raise ValueError(
             f"{self.name} sees {graph.features} features, and chooses among {graph.entries} entries of all heads, but "
@@ -119,10 +148,10 @@ class OnnxOpponent(ModelOpponent):
         seat = self._seats.get((frames.shape[2], action_masks.shape[1]))
         if seat is None:
             raise ValueError(f"{self.name} has not been checked for a game of {frames.shape[2]} features: call check()")
-        own, others = seat
-        if any(frames[:, 0, part.active].any() for part in others):
+        if any(frames[:, 0, part.active].any() for part in seat.others):
             raise ValueError(f"{self.name} cannot decide for all agents of its team: some see or do other things")
-        numbers, state = uniforms(state, sum(len(part.sizes) for part in (*own, *others)))
+        own = seat.own
+        numbers, state = uniforms(state, seat.num_heads)
         numbers[np.broadcast_to(deterministic, len(frames))] = -1.0  # selects the most likely entry
         decided = self._decide(
             np.concatenate([frames[:, :, part.columns] for part in own]),

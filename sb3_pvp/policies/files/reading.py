@@ -27,9 +27,10 @@ from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
+from sb3_pvp.policies.files.team_description import TeamDescription
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
-FORMAT = 2  #: The highest of fighter files that is read; written is the lowest that can express a model.
+FORMAT = 3  #: The highest of fighter files that is read; written is the lowest that can express a model.
 ABOUT, SAFE_WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_predictor.safetensors"
 DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
 _KNOWN = {ABOUT, SAFE_WEIGHTS, PREDICTOR, ACTOR, CRITIC}
@@ -58,14 +59,16 @@ class ModelFile:
 
     @cached_property
     def description(self) -> Description:
-        """The checked description of a policy of MaskablePPO; raises `ValueError` if there is none, or it is wrong."""
+        """The checked description of a policy, if it has one; raises `ValueError` if there is none, or it is wrong."""
         with _reading(self.name):
             if self.values.get("description") is None:
                 raise ValueError(
                     "it has no plain description, only pickled parts, which could run any code: "
                     f"if you trust it, make a file that is safe to read with sb3-pvp export {self.name}"
                 )
-            description = read_description(self.values["description"])
+            plain = self.values["description"]
+            is_team = isinstance(plain, dict) and plain.get("policy") == "MAPOCAPolicy"
+            description = read_description(plain, TeamDescription if is_team else Description)
             description.check(len(self._packed_weights))
         return description
 
@@ -230,7 +233,7 @@ def _checked(entries: Mapping[str, bytes]) -> dict[str, Any]:
             raise ValueError(f"its entry {name!r} is {'missing' if name in hashes else f'not in {ABOUT}'}")
         if hashlib.sha256(entries[name]).hexdigest() != hashes[name]:
             raise ValueError(f"its entry {name!r} has been changed or damaged: the hash differs")
-    return {"description": about.get("description", {})}
+    return {name: about[name] for name in ("description", "algorithm") if name in about} or {"description": {}}
 
 
 def refuse_nan(weights: Mapping[str, th.Tensor]) -> None:

@@ -124,6 +124,10 @@ class Algorithm:
         """Returns a frozen copy of a model that acts in many fights."""
         raise NotImplementedError(f"{type(self).__name__} needs acting(model)")
 
+    def describe(self, model: Any) -> dict[str, Any]:
+        """Returns plain values for `build`, which the file has as ``description``; `ValueError` if there are none."""
+        raise ValueError(f"{type(model).__name__} cannot be described in plain values")
+
     def build(self, data: Mapping[str, Any], weights: Mapping[str, th.Tensor], device: str) -> BaseAlgorithm:
         """Returns a model, for inference, of the plain values in its file and the state dict of its policy.
 
@@ -145,7 +149,11 @@ class Algorithm:
         refuse_nan(model.policy.state_dict())
         ages, game = (getattr(model, name, None) for name in ("frame_ages", "game"))
         both = model.observation_space, model.action_space
-        return ModelOpponent(both, content_hash(source), ages, game, self.acting(model))
+        return ModelOpponent(both, self.hash_of(source, model), ages, game, self.acting(model))
+
+    def hash_of(self, source: ModelFile | BaseAlgorithm, model: Any) -> str:
+        """Returns the `ModelOpponent.content_hash` of a model, and of where it is from."""
+        return content_hash(source)
 
 
 _registered: dict[str, Algorithm] = {}

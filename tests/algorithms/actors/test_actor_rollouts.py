@@ -20,7 +20,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.algorithms.actors import local_actors
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, _parts
 from sb3_pvp.algorithms.actors.fleet import compute_values, load_weights, packed_weights
-from sb3_pvp.algorithms.ppo.actor_choice import chosen_actors
+from sb3_pvp.algorithms.ppo.actor_choice import chosen_actors, start_actors
 from sb3_pvp.callbacks import FightMetricsCallback, NoveltyRewardCallback
 from sb3_pvp.common.atomic_files import sweep
 from sb3_pvp.envs import NhVecEnv
@@ -97,7 +97,7 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     assert len(processes) == 2
     # One of them is killed in the middle of a rollout, and replaced: the rollout is complete, in new episodes.
     processes[0].suspend()
-    model._start_actors(env, Episodes())
+    start_actors(model, env, Episodes())
     processes[0].kill()
     rollout = env.wait()
     assert rollout.begun.tolist() in ([*range(6)], [*range(6, 12)])

@@ -96,7 +96,7 @@ def test_a_live_fight_moves_and_ends_for_all_viewers(page: Any, browser: Any, ad
     other.goto(page.url)
     other.wait_for_selector("html[data-state=paused]")
     assert other.evaluate("lastTick") == paused and not other.get_by_role("button", name="Go on").is_visible()
-    page.get_by_role("button", name="One tick").click()
+    page.get_by_role("button", name="One tick", exact=True).click()
     for each in (page, other):
         each.wait_for_selector(f"html[data-tick='{paused + 1}']")
     shot(page, "live")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.soccer import games_row
 from benchmarks.unity_soccer import ABLATIONS, by_sensor, play_case
+from sb3_pvp import PvpPPO
+from sb3_pvp.cli import main
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import Game
 from sb3_pvp.games.soccer import SOCCER_TWOS, STRIKERS_VS_GOALIE
 from sb3_pvp.games.soccer.layout import BRANCHES
+from sb3_pvp.players.opponents import make_opponent
+from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.export.played_graphs import read_graph
 from sb3_pvp.policies.files.model_files import load_opponent
 from tests.games.soccer.golden import golden_file
-from tests.policies.files.small_graphs import unity, written
+from tests.policies.files.small_graphs import unity, weights_of, written
 
 SIZES = [len(moves) for _, moves in BRANCHES]
 TOLERANCE = 1e-4
@@ -90,6 +96,68 @@ def test_a_striker_cannot_be_the_goalie(tmp_path: Path) -> None:
     env.reset()
     with pytest.raises(ValueError, match="stranger.onnx cannot decide for all agents of its team"):
         env.step(np.zeros((2, env.fights.contract.num_heads), np.int64))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Two strikers and a goalie, of different networks, by their names."""
+    sensors = {"first": [231, 63], "second": [231, 63], "goalie": [738]}
+    graphs = {name: unity(2022, sizes, SIZES, seed) for seed, (name, sizes) in enumerate(sensors.items())}
+    return {name: written(each, tmp_path, name) for name, each in graphs.items()}
+
+
+def mixed(files: dict[str, str], *names: str) -> str:
+    return "team:" + ",".join(files[name] for name in names)
+
+
+def test_in_a_mixed_team_each_network_decides_for_its_agent(files: dict[str, str]) -> None:
+    """On both seats, of which one has the strikers and the other one the goalie."""
+    contract, rows = STRIKERS_VS_GOALIE.contract, 16
+    team = make_opponent(mixed(files, *files), contract, STRIKERS_VS_GOALIE)
+    assert team is not None
+    world = STRIKERS_VS_GOALIE.make_world("sim", rows, 0, {})
+    world.reset()
+    for _ in range(3):
+        world.step(contract.random_action(world.masks, np.random.default_rng(0)))
+    wanted = np.zeros((rows, 2, contract.num_heads), np.int64)
+    for seed, (agent, seat) in enumerate(zip(contract.agents, (0, 0, 1), strict=True)):
+        first, end = agent.observations
+        layer = weights_of(seed, end - first - 1, sum(SIZES))
+        preferred = (world.obs[:, seat, first + 1 : end] @ layer).reshape(rows, len(SIZES), -1)
+        wanted[:, seat, slice(*agent.heads)] = preferred.argmax(axis=2)
+    for seat in range(2):
+        seen, state = world.obs[:, seat], np.asarray(team.initial_state(range(rows)))
+        actions, _ = team.predict(seen[:, None], state, np.zeros(rows, bool), True, world.masks[:, seat])
+        assert np.array_equal(actions, wanted[:, seat])
+    assert len(np.unique(wanted[:, 0, :3], axis=0)) > 1 and len(np.unique(wanted[:, 1, 6:], axis=0)) > 1
+
+
+def test_a_mixed_team_plays_whole_games_on_either_seat(files: dict[str, str]) -> None:
+    team = mixed(files, *files)
+    for other in ("positional", team):
+        row = games_row(STRIKERS_VS_GOALIE, team, other, 8)
+        assert row["won"] + row["lost"] + row["time_limit"] == 8 and row["mean_ticks"] > 1
+
+
+def test_a_model_is_evaluated_against_a_mixed_team(files: dict[str, str], tmp_path: Path, capsys: Any) -> None:
+    env = PvpVecEnv(2, game=STRIKERS_VS_GOALIE)
+    given = {"n_steps": 2, "batch_size": 4, "policy_kwargs": {"net_arch": [4]}}
+    PvpPPO(AutoregressivePolicy, env, **given).save(tmp_path / "model.zip")  # type: ignore[arg-type]
+    command = ["evaluate", str(tmp_path / "model.zip"), "--episodes", "2", "--json", "--jobs", "1", "--opponent"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, mixed(files, *files)])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["episodes"] == 2 and found["opponent_deterministic"] and found["game"] == "StrikersVsGoalie-v0"
+    for names, said in (
+        (("first", "second", "first"), "first.onnx cannot play goalie of StrikersVsGoalie-v0, who sees 738 features"),
+        (("goalie", "second", "goalie"), "goalie.onnx cannot play striker0 of StrikersVsGoalie-v0, who sees 294 "),
+        (("first", "goalie"), "has 3 fighters (striker0, striker1, goalie), got 2"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, mixed(files, *names)])
+        refusal = capsys.readouterr().err
+        assert ended.value.code == 2 and said in refusal and refusal.count("\n") == 1
 
 
 @pytest.mark.parametrize("game", [SOCCER_TWOS, STRIKERS_VS_GOALIE], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,17 @@ class TestTeamsThatDiffer:
         opponent = ready(unity(2022, SENSORS, BRANCHES), self.contract)
         with pytest.raises(ValueError, match="^unity.onnx cannot decide for all agents of its team"):
             act(opponent, *self.seen(0, 0, 1), True)
+
+    def test_in_a_team_of_several_fighters_it_plays_for_one(self) -> None:
+        opponent, (seen, masks) = ready(unity(2022, SENSORS, BRANCHES), self.contract), self.seen(1, 1, 1)
+        second = opponent.of_agent(1, self.contract)
+        actions = act(second, seen, masks, True)
+        assert actions[:, 3:6].any() and not actions[:, [0, 1, 2, 6]].any()
+        assert np.array_equal(actions, act(pickle.loads(pickle.dumps(second)), seen, masks, True))
+        with pytest.raises(ValueError, match="^unity.onnx cannot play agent2 of team, who sees 4 features"):
+            opponent.of_agent(2, self.contract)
+        whole = ready(unity(2022, [2 * FEATURES], 2 * BRANCHES), TWO)
+        assert whole.of_agent(0, TWO) is whole
 
     def test_nobody_may_be_left_over(self) -> None:
         mixed = team((FEATURES, BRANCHES), (4, (2,)))

@@ -6,20 +6,10 @@ lists and dictionaries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def _compiled(function: Function) -> Function:
-    # Numba's cache on disk only notices changes of this file, so all of the compiled code must be in it.
-    return cast(Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
-
+from sb3_pvp.common.compiled import compiled
 
 #: Numbers ``(n, columns)``, masks ``(n, flat actions)``, and records as bytes ``(n, size of a record)``.
 Arrays = tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint8]]
@@ -55,14 +45,14 @@ def max_row_size(tables: Tables) -> int:
     return (len(is_int) + len(fields)) * _NUMBER_SIZE + num_flags * _FLAG_SIZE + brackets_of_heads + names.size + 8
 
 
-@_compiled
+@compiled
 def _put(out: NDArray[np.uint8], at: int, text: NDArray[np.uint8]) -> int:
     for index in range(text.size):
         out[at + index] = text[index]
     return at + text.size
 
 
-@_compiled
+@compiled
 def _put_digits(out: NDArray[np.uint8], at: int, number: int, size: int) -> int:
     for index in range(at + size - 1, at - 1, -1):
         out[index] = _ZERO + number % 10
@@ -70,7 +60,7 @@ def _put_digits(out: NDArray[np.uint8], at: int, number: int, size: int) -> int:
     return at + size
 
 
-@_compiled
+@compiled
 def _put_integer(out: NDArray[np.uint8], at: int, number: int) -> int:
     if number < 0:
         out[at] = _MINUS
@@ -84,14 +74,14 @@ def _put_integer(out: NDArray[np.uint8], at: int, number: int) -> int:
     return _put_digits(out, at, number, size)
 
 
-@_compiled
+@compiled
 def _require_finite(number: np.float32) -> np.float32:
     if not abs(number) < _LARGEST:
         raise ValueError("a number is too large for the wire, or is none")
     return number
 
 
-@_compiled
+@compiled
 def _put_fraction(out: NDArray[np.uint8], at: int, number: np.float32) -> int:
     """Writes the fewest decimals, but at least one, that are read back as this number."""
     number = _require_finite(number)
@@ -111,7 +101,7 @@ def _put_fraction(out: NDArray[np.uint8], at: int, number: np.float32) -> int:
     return _put_digits(out, at + 1, int(digits) - whole * int(power), decimals)
 
 
-@_compiled
+@compiled
 def _put_numbers(out: NDArray[np.uint8], at: int, numbers: NDArray[np.float32], is_int: NDArray[np.bool_]) -> int:
     out[at] = _OPEN
     for column in range(numbers.size):
@@ -124,7 +114,7 @@ def _put_numbers(out: NDArray[np.uint8], at: int, numbers: NDArray[np.float32], 
     return at + 1
 
 
-@_compiled
+@compiled
 def _put_mask(out: NDArray[np.uint8], at: int, mask: NDArray[np.bool_], head_ends: NDArray[np.int64]) -> int:
     out[at] = _OPEN
     at += 1
@@ -141,7 +131,7 @@ def _put_mask(out: NDArray[np.uint8], at: int, mask: NDArray[np.bool_], head_end
     return at
 
 
-@_compiled
+@compiled
 def _put_style(out: NDArray[np.uint8], at: int, style: int) -> int:
     if style == 0:
         return _put(out, at, _MELEE)
@@ -150,7 +140,7 @@ def _put_style(out: NDArray[np.uint8], at: int, style: int) -> int:
     return _put(out, at, _MAGIC if style == 2 else _NO_STYLE)
 
 
-@_compiled
+@compiled
 def _put_value(out: NDArray[np.uint8], at: int, record: NDArray[np.uint8], offset: int, kind: int) -> int:
     if kind == FLOAT:
         return _put_fraction(out, at, record[offset : offset + 4].view(np.float32)[0])
@@ -163,7 +153,7 @@ def _put_value(out: NDArray[np.uint8], at: int, record: NDArray[np.uint8], offse
     return _put(out, at, _TRUE if record[offset] else _FALSE)
 
 
-@_compiled
+@compiled
 def _put_record(
     out: NDArray[np.uint8],
     at: int,
@@ -182,7 +172,7 @@ def _put_record(
     return at
 
 
-@_compiled
+@compiled
 def write(
     is_int: NDArray[np.bool_],
     head_ends: NDArray[np.int64],

@@ -1,0 +1,232 @@
+"""``python -m benchmarks dreamer``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+import typer
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from benchmarks.report import ROUNDS, Case, Row, Turn, make_row, measure, print_report, take_turn
+from sb3_pvp.common.errors import Refusal
+
+if TYPE_CHECKING:
+    from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+    from sb3_pvp.algorithms.dreamer.losses import Losses, Sequences
+
+#: CPU seconds that the original takes for an update, compiled, one thread (dreamer.md §5.4).
+ORIGINAL = {"micro, 8 starts": 0.061, "micro, all starts": 0.210, "size1m": 1.15}
+FIGHTS = 64
+PEER = Path(__file__).parent / "peer_programs" / "sheeprl_dreamer.py"
+
+
+class Noise(gym.Env[NDArray[np.float32], int]):
+    """Random vectors of 64 numbers and random rewards, in episodes of 50 steps, as the original was timed with."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (64,), np.float32)
+    action_space = spaces.Discrete(6)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Returns the first vector."""
+        super().reset(seed=seed)
+        self.tick = 0
+        return self.np_random.standard_normal(64).astype(np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Returns the next one."""
+        self.tick += 1
+        seen = self.np_random.standard_normal(64).astype(np.float32)
+        return seen, float(self.np_random.standard_normal()), self.tick == 50, False, {}
+
+
+def learner(name: str, device: str = "cpu") -> DreamerV3:
+    """Returns a DreamerV3 with a replay of noise: ``micro, 8 starts``, ``micro, all starts`` or a size."""
+    from benchmarks.dreamer_proofs.proofs import MICRO, SETTINGS
+    from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+
+    micro = name.startswith("micro")
+    batch_length, imag_last = 32 if micro else 64, 8 if name == "micro, 8 starts" else 0
+    changes = {"batch_length": batch_length, "imag_last": imag_last, "train_ratio": 1e-9}
+    changes |= {"policy_kwargs": {"size": MICRO if micro else name}}
+    model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes)
+    return model.learn(16 * batch_length + 8 * batch_length)
+
+
+def bench_dreamer(
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds per case.")] = 20.0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, or cuda: single and half precision, and CUDA graphs.")] = "cpu",
+    compiled: Annotated[bool, typer.Option("--compile", help="Also with torch.compile; needs a C++ compiler.")] = False,
+    peers: Annotated[Path | None, typer.Option(help="Also sheeprl, by the Python of its own environment.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Time updates of DreamerV3 at the settings that the original was timed with, and acting in 64 fights at once.
+
+    On a CPU, in CPU seconds of all threads, in turns, with the ratio to the original's own figure; with CUDA in
+    seconds of the clock.
+    """
+    th.set_num_threads(threads)
+    if device == "cuda":
+        if not th.cuda.is_available():
+            raise Refusal("--device cuda needs a GPU that PyTorch sees; got none")
+        print_report("dreamer", list(_cuda_rows(seconds)), ("torch",), as_json)
+        return
+    models = {name: learner(name) for name in ORIGINAL}
+    cases = [Case(name, threads, 1, model.update) for name, model in models.items()]
+    if compiled:
+        cases += [Case(f"{name}, compiled", threads, 1, _compiled(name), name) for name in ORIGINAL]
+    rows = measure(cases, seconds)
+    for row in rows:
+        row["cpu_s_per_update"] = row["cpu_s"] / row["agent_steps"]
+        row["original"] = ORIGINAL[row["case"].removesuffix(", compiled")]
+    rows += [_acting_row(model, name, seconds) for name, model in models.items() if name != "micro, all starts"]
+    if peers is not None:
+        rows += _peer_rows(peers, seconds)
+    print_report("dreamer", rows, ("torch", "numpy"), as_json)
+
+
+def _acting_row(model: DreamerV3, name: str, seconds: float) -> Row:
+    """Returns a row of acting: its rate is that of decisions."""
+    rng, state = np.random.default_rng(0), [None]
+    seen = rng.standard_normal((FIGHTS, 64)).astype(np.float32)
+
+    def act() -> None:
+        state[0] = model.predict(seen, state[0], np.zeros(FIGHTS, bool))[1]  # type: ignore[call-overload]
+
+    act()
+    return make_row(f"{name}, acting", FIGHTS, take_turn(Case("", FIGHTS, FIGHTS, act), seconds / ROUNDS))
+
+
+def _compiled(name: str) -> Callable[[], object]:
+    """Returns an update whose steps of the recurrent state are compiled."""
+    model = learner(name)
+    recurrent = model.policy.networks.recurrent
+    for method in ("core", "seen", "expected"):
+        setattr(recurrent, method, th.compile(getattr(recurrent, method), dynamic=False))
+    return model.update
+
+
+# -- on a GPU, where the calls of many small operations cost more than they do
+
+
+def _cuda_rows(seconds: float) -> Iterator[Row]:
+    for name in ("micro, 8 starts", "micro, all starts", "size1m", "size12m"):
+        control = None
+        for kind in ("float32", "bfloat16", "float32, graph", "bfloat16, graph"):
+            try:
+                update = _cuda_update(learner(name, "cuda"), "bfloat16" in kind, "graph" in kind)
+                turn = _cuda_turn(update, seconds / 4)
+            except RuntimeError as error:
+                yield {"case": f"{name}, {kind}", "error": str(error).splitlines()[0]}
+                continue
+            each = turn.wall / turn.agent_steps
+            control = control or each
+            row = make_row(f"{name}, {kind}", 1, turn, ratio=control / each)
+            yield row | {"wall_s_per_update": each, "gigabytes": th.cuda.max_memory_allocated() / 1e9}
+            th.cuda.reset_peak_memory_stats()
+        yield _acting_row(learner(name, "cuda"), name, seconds)
+
+
+def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
+    for _ in range(3):
+        update()
+    th.cuda.synchronize()
+    times = 10
+    turn = take_turn(Case("", 1, times, lambda: ([update() for _ in range(times)], th.cuda.synchronize())), seconds)
+    return replace(turn)
+
+
+def _cuda_update(model: DreamerV3, half: bool, graph: bool) -> Callable[[], object]:
+    """Returns an update without its replay on the host, or with all of its operations in one CUDA graph."""
+    from sb3_pvp.algorithms.dreamer.losses import dreamer_losses
+
+    policy, replay = model.policy, model.replay_buffer
+    precision = th.autocast("cuda", th.bfloat16, cache_enabled=not graph) if half else nullcontext()
+
+    def learn(batch: Sequences) -> Losses:
+        policy.optimizer.zero_grad(set_to_none=True)
+        with precision:
+            losses = dreamer_losses(policy.networks, batch, policy.return_scale, model.settings, policy.draws)
+        losses.total(model.settings.scales).backward()  # type: ignore[no-untyped-call]
+        policy.optimizer.step()
+        policy.networks.follow(model.tau)
+        return losses
+
+    def batch() -> Sequences:
+        return model._batch(replay.read(replay.choose(model.batch_size)))
+
+    if not graph:
+        return lambda: learn(batch())
+    fixed = batch()
+    stream = th.cuda.Stream()
+    stream.wait_stream(th.cuda.current_stream())
+    with th.cuda.stream(stream):
+        for _ in range(3):
+            learn(fixed)
+    th.cuda.current_stream().wait_stream(stream)
+    captured = th.cuda.CUDAGraph()
+    with th.cuda.graph(captured):
+        learn(fixed)
+
+    def replayed() -> None:
+        _copy(fixed, batch())
+        captured.replay()
+
+    return replayed
+
+
+def _copy(to: Any, source: Any) -> None:
+    """Copies tensors of one structure into those of another."""
+    if isinstance(to, th.Tensor):
+        to.copy_(source)
+    elif isinstance(to, dict):
+        for key, part in to.items():
+            _copy(part, source[key])
+    else:
+        for part, other in zip(to, source, strict=True):
+            _copy(part, other)
+
+
+# -- others
+
+
+@dataclass(frozen=True)
+class PeerSetting:
+    """What sheeprl is asked to time: the sizes and the batch of a case of `ORIGINAL`."""
+
+    name: str
+    deter: int
+    units: int
+    stoch: int
+    classes: int
+    batch_length: int
+
+
+PEERS = (PeerSetting("micro, all starts", 128, 32, 8, 8, 32), PeerSetting("size1m", 512, 64, 32, 4, 64))
+
+
+def _peer_rows(python: Path, seconds: float) -> list[Row]:
+    rows = []
+    for peer in PEERS:
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        task = json.dumps(vars(peer) | {"seconds": seconds})
+        done = subprocess.run([python, PEER, task], env=os.environ | one_thread, capture_output=True, text=True)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            raise Refusal(f"sheeprl by {python} ended with code {done.returncode}: {last}")
+        answer = json.loads(done.stdout.splitlines()[-1])
+        row = make_row(f"{peer.name}, sheeprl", 1, Turn(answer["updates"], answer["cpu_s"], answer["wall_s"]))
+        rows.append(row | {"cpu_s_per_update": answer["cpu_s"] / answer["updates"]})
+    return rows

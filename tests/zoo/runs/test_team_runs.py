@@ -1,0 +1,131 @@
+"""Runs of MAPOCA in the zoo: with the defaults of its file, killed and resumed, swept, and refused in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch as th
+
+from sb3_pvp import zoo
+from sb3_pvp.algorithms.mapoca import MAPOCA
+from sb3_pvp.algorithms.presets import presets
+from sb3_pvp.cli import main
+from sb3_pvp.players.league import League
+from sb3_pvp.policies.files.model_files import load
+from tests.paths import ROOT
+
+GAME, ROLLOUT = "SoccerTwos-v0", 8 * 16
+TINY = ["--algo", "mapoca", "--env", GAME, "--seed", "3", "--eval-freq", "-1"]
+SETTINGS = {
+    "n_envs": 8,
+    "n_steps": 16,
+    "batch_size": 32,
+    "policy_kwargs.net_arch": [16, 16],
+    "callback": [
+        "sb3_pvp.callbacks.MaskableCheckpointCallback",
+        {"sb3_pvp.callbacks.LeagueCallback": {"snapshot_every": 1}},
+        {"sb3_pvp.callbacks.SelfPlayCallback": {"self_play": 0.5, "past": 0.5, "match_maker": "window_latest"}},
+    ],
+}
+PARAMS = ["-params", *(f"{name}:{value!r}" for name, value in SETTINGS.items())]
+
+
+def run_in(logs: Path, number: int = 1) -> Path:
+    return logs / f"mapoca/{GAME}_{number}"
+
+
+def same_weights(*runs: Path) -> bool:
+    one, other = (load(run / f"{GAME}.zip") for run in runs)
+    parts = other.policy.state_dict()
+    return all(th.equal(part, parts[name]) for name, part in one.policy.state_dict().items())
+
+
+def test_a_run_with_self_play_is_trained_and_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zoo.train([*TINY, "-n", str(3 * ROLLOUT), "-f", str(tmp_path), *PARAMS])
+    run = run_in(tmp_path)
+    model = load(run / f"{GAME}.zip")
+    assert type(model) is MAPOCA and model.num_timesteps == 3 * ROLLOUT and model.game == GAME
+    assert [player.step for player in League.existing(run / "league").players()] == [0, ROLLOUT, 2 * ROLLOUT]
+    zoo.enjoy(["--algo", "mapoca", "--env", GAME, "-f", str(tmp_path), "-n", "5", "--no-render"])
+    file = str(run / f"{GAME}.zip")
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", file, "--opponent", file, "--episodes", "2", "--jobs", "1", "--json"])
+    assert not end.value.code
+    with pytest.raises(SystemExit) as end:
+        main(["record", file, "--opponent", "chaser", "-o", str(tmp_path / "game.json")])
+    assert not end.value.code and (tmp_path / "game.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("actors", [0, 2])
+def test_a_killed_run_resumes_exactly(actors: int, tmp_path: Path) -> None:
+    options = [*TINY, "-n", str(5 * ROLLOUT), "--actors", str(actors), "--synchronous", *PARAMS]
+    command = [sys.executable, str(ROOT / "scripts/train.py"), *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    killed = run_in(tmp_path / "killed")
+    for rollouts in (1, 3):
+        process = subprocess.Popen([*command, "--resume", "-f", str(tmp_path / "killed")], env=environment)
+        while not (killed / f"checkpoints/main_{rollouts * ROLLOUT}_steps.zip").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for folder, resume in (("killed", ["--resume"]), ("whole", [])):
+        subprocess.run([*command, *resume, "-f", str(tmp_path / folder)], env=environment, check=True)
+    assert same_weights(run_in(tmp_path / "whole"), killed)
+
+
+def test_presets_name_their_algorithm() -> None:
+    of_teams = {name: preset for name, preset in presets().items() if preset.algo == "mapoca"}
+    assert {*of_teams} == {f"mapoca-{game}" for game in ("SoccerTwos-v0", "StrikersVsGoalie-v0")}
+    assert GAME not in presets()  # exploiters would take one of that name for their own
+    assert all(preset.algo == "maskable_ppo" for name, preset in presets().items() if name not in of_teams)
+
+
+@pytest.mark.slow
+def test_a_sweep_varies_what_mapoca_has(tmp_path: Path) -> None:
+    options = ["--n-trials", "2", "--n-jobs", "1", "--study-name", "s", "--storage", f"sqlite:///{tmp_path}/s.db"]
+    options += ["--reference-pool", "chaser", "--reference-fights", "2"]
+    zoo.train([*TINY, "-n", str(2 * ROLLOUT), "-optimize", *options, "-f", str(tmp_path), *PARAMS])
+    import optuna
+
+    trials = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/s.db").trials
+    assert len(trials) == 2 and all(trial.value is not None for trial in trials)
+    assert {"net_arch", "learning_rate", "ent_coef", "clip_range", "n_epochs"} <= trials[1].params.keys()
+    assert not {"head_arch", "activation", "damage_dealt"} & trials[1].params.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--env", "NhEnv"], ""),
+        (["--env", "StrikersVsGoalie-v0", "-params", "policy_kwargs:{'net_arch': [8]}"], "do not see or do the same"),
+        (["--env", GAME, "-params", "policy_kwargs:{'net_arch': [16, 8]}"], "equal multiples of 4"),
+        (["--env", GAME, "-params", "policy:'MlpPolicy'"], "unknown policy 'MlpPolicy'.*MAPOCAPolicy"),
+        (["--env", GAME, "-params", "max_grad_norm:0.5"], "MAPOCA has no max_grad_norm: leave it out"),
+        (["--env", GAME, "-params", "clip_losses:True"], "unknown hyperparameter 'clip_losses'"),
+    ],
+)
+def test_impossible_settings_are_one_line(
+    options: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: Any = ["--algo", "mapoca", "-n", "16", "-f", str(tmp_path / "logs"), "--eval-freq", "-1", *options]
+    if not fault:
+        small = ["-params", "n_envs:2", "n_steps:8", "batch_size:8", "policy_kwargs:{'net_arch': [8]}"]
+        with pytest.warns(UserWarning, match="NhEnv has no agents: MAPOCA takes each side as one large agent"):
+            zoo.train([*given, *small])
+        return
+    with pytest.raises(SystemExit) as end:
+        zoo.train(given)
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and error.count("\n") == 1
+    assert re.search(fault, error), error
+    assert not (tmp_path / "logs").exists()
