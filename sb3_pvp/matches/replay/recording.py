@@ -124,7 +124,8 @@ class TextScenes:
 
     def page(self) -> dict[str, str]:
         """Returns ``script`` and ``style`` for a page."""
-        script = 'scene.picture = (tick) => element("pre", { class: "moment", tabindex: "0" }, moments[tick].scene.text);'
+        shown = 'element("pre", { class: "moment", tabindex: "0" }, moments[tick].scene.text)'
+        script = f"scene.picture = (tick) => {shown};"
         return {"script": script, "style": ".moment { margin: 0; padding: 8px; overflow: auto; font-size: 13px; }\n"}
 
 
