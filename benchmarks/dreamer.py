@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +32,7 @@ FIGHTS = 64
 PEER = Path(__file__).parent / "peer_programs" / "sheeprl_dreamer.py"
 
 
-class Noise(gym.Env[NDArray[np.float32], int]):
+class Noise(gym.Env[NDArray[np.float32], Any]):
     """Random vectors of 64 numbers and random rewards, in episodes of 50 steps, as the original was timed with."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (64,), np.float32)
@@ -58,7 +58,7 @@ def learner(name: str, device: str = "cpu") -> DreamerV3:
 
     micro = name.startswith("micro")
     batch_length, imag_last = 32 if micro else 64, 8 if name == "micro, 8 starts" else 0
-    changes = {"batch_length": batch_length, "imag_last": imag_last, "train_ratio": 1e-9}
+    changes: dict[str, Any] = {"batch_length": batch_length, "imag_last": imag_last, "train_ratio": 1e-9}
     changes |= {"policy_kwargs": {"size": MICRO if micro else name}}
     model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes)
     return model.learn(16 * batch_length + 8 * batch_length)
@@ -99,11 +99,11 @@ def bench_dreamer(
 
 def _acting_row(model: DreamerV3, name: str, seconds: float) -> Row:
     """Returns a row of acting: its rate is that of decisions."""
-    rng, state = np.random.default_rng(0), [None]
+    rng, state = np.random.default_rng(0), list[Any]([None])
     seen = rng.standard_normal((FIGHTS, 64)).astype(np.float32)
 
     def act() -> None:
-        state[0] = model.predict(seen, state[0], np.zeros(FIGHTS, bool))[1]  # type: ignore[call-overload]
+        state[0] = model.predict(seen, state[0], np.zeros(FIGHTS, bool))[1]
 
     act()
     return make_row(f"{name}, acting", FIGHTS, take_turn(Case("", FIGHTS, FIGHTS, act), seconds / ROUNDS))
@@ -144,8 +144,13 @@ def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
         update()
     th.cuda.synchronize()
     times = 10
-    turn = take_turn(Case("", 1, times, lambda: ([update() for _ in range(times)], th.cuda.synchronize())), seconds)
-    return replace(turn)
+
+    def run() -> None:
+        for _ in range(times):
+            update()
+        th.cuda.synchronize()
+
+    return take_turn(Case("", 1, times, run), seconds)
 
 
 def _cuda_update(model: DreamerV3, half: bool, graph: bool) -> Callable[[], object]:
@@ -170,7 +175,7 @@ def _cuda_update(model: DreamerV3, half: bool, graph: bool) -> Callable[[], obje
     if not graph:
         return lambda: learn(batch())
     fixed = batch()
-    stream = th.cuda.Stream()
+    stream = th.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(th.cuda.current_stream())
     with th.cuda.stream(stream):
         for _ in range(3):

@@ -58,7 +58,6 @@ MODULES = {
     "sb3_pvp.games.osrs.rewards.current_weights": "sb3_pvp.games.osrs.rewards.weights",
     "sb3_pvp.games.osrs.rewards.facts": "sb3_pvp.games.osrs.rewards.components",
     "sb3_pvp.games.osrs.rewards.variables": "sb3_pvp.games.osrs.rewards.components",
-    "sb3_pvp.games.soccer.params": "sb3_pvp.games.soccer.rewards",
     "sb3_pvp.games.osrs.sim.games": "sb3_pvp.games.osrs.sim.world",
     "sb3_pvp.games.osrs.worlds": "sb3_pvp.games.osrs",
     "sb3_pvp.jobs": "sb3_pvp.zoo.jobs",

@@ -13,7 +13,7 @@ Floats = NDArray[np.float32]
 Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
-class Repeat(gym.Env[Floats, int]):
+class Repeat(gym.Env[Floats, Any]):
     """Every tick shows one of two cues at random; what pays is to choose the one shown ``delay`` ticks ago.
 
     +1 if it is, else -1, for 32 ticks; nothing is paid before there was such a cue. Without memory, 0 is expected.
@@ -40,10 +40,11 @@ class Repeat(gym.Env[Floats, int]):
         return self._shown(), reward, False, tick + 1 == self.ticks, {}
 
     def _shown(self) -> Floats:
-        return np.eye(2, dtype=np.float32)[self.cues[-1]]
+        shown: Floats = np.eye(2, dtype=np.float32)[self.cues[-1]]
+        return shown
 
 
-class Cue(gym.Env[Floats, int]):
+class Cue(gym.Env[Floats, Any]):
     """Shows one of two cues at first, and asks for it ``delay`` ticks later: +1 for the right answer, else -1.
 
     An observation is the cue, two numbers that are 0 later on, and whether it is asked for.
@@ -65,10 +66,10 @@ class Cue(gym.Env[Floats, int]):
         asked = self.tick == self.delay
         reward = (1.0 if action == self.cue else -1.0) if asked else 0.0
         self.tick += 1
-        return np.float32([0, 0, self.tick == self.delay]), reward, asked, False, {}
+        return np.array([0, 0, self.tick == self.delay], np.float32), reward, asked, False, {}
 
 
-class Chase(gym.Env[NDArray[np.uint8], int]):
+class Chase(gym.Env[NDArray[np.uint8], Any]):
     """A picture of 64 x 64 pixels, four by four cells: a grey one that one moves, and a white one to be reached.
 
     +1 for a step towards the white one, else -1, for 32 ticks; where it is reached, it appears elsewhere. Random steps

@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,8 @@ def run_queue(
     A run ends after ``job_seconds`` and all of them end ``seconds`` from now, wherever they are then.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    waiting, running, end = list(jobs), {}, time.monotonic() + seconds
+    waiting, end = list(jobs), time.monotonic() + seconds
+    running: dict[Any, float] = {}
     context = multiprocessing.get_context("fork")
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
@@ -165,7 +166,7 @@ def read_episodes(folder: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
     return runs
 
 
-def reached_at(episodes: Sequence[dict[str, Any]], bar: Bar) -> int | None:
+def reached_at(episodes: Sequence[Mapping[str, Any]], bar: Bar) -> int | None:
     """Returns the steps of the environment after which a bar was reached."""
     returns = [episode["episode_return"] for episode in episodes]
     for i in range(bar.episodes, len(returns) + 1):

@@ -72,12 +72,12 @@ class OpenLoopVideoCallback(BaseCallback):
             partial.write_bytes(video)
         boards = [each for each in self.logger.output_formats if isinstance(each, TensorBoardOutputFormat)]
         for board in boards:
-            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
             # SB3's own videos need moviepy, to make such a file.
             image = Summary.Image(encoded_image_string=video, colorspace=3)
             summary = Summary(value=[Summary.Value(tag="train/open_loop", image=image)])
-            board.writer._get_file_writer().add_summary(summary, self.num_timesteps)
+            board.writer._get_file_writer().add_summary(summary, self.num_timesteps)  # type: ignore[no-untyped-call]
 
 
 @th.no_grad()
@@ -92,8 +92,8 @@ def open_loop_frames(model: DreamerV3, batch: Sequences) -> NDArray[np.uint8]:
     with th.random.fork_rng():
         th.manual_seed(0)
         tokens = networks.encoder(batch.observations)
-        seen = (part[:, :half] for part in (tokens, batch.actions, batch.is_first))
-        states = recurrent.observe(batch.start, *seen, draws).states
+        seen, actions, is_first = (part[:, :half] for part in (tokens, batch.actions, batch.is_first))
+        states = recurrent.observe(batch.start, seen, actions, is_first, draws).states
         imagined = [Latent(*(part[:, -1] for part in states))]
         for action in batch.actions[:, half:].unbind(1):
             deter = recurrent.core(imagined[-1], action)

@@ -109,12 +109,12 @@ class ObservedSignals:
             part = observations[key] if isinstance(observations, dict) else observations
             signal = self.signals[names[0]]
             if signal.image:
-                values[key] = part.movedim(1, -1) if is_image_space_channels_first(space) else part
+                values[key] = part.movedim(1, -1) if part.shape[1:] != signal.image else part
                 continue
             part = part.reshape(len(part), -1)
             if signal.classes:
                 part = part.long() - th.as_tensor(getattr(space, "start", 0), device=part.device).flatten()
-            values |= zip(names, (part if signal.classes else part.float()).split(signal.size, 1), strict=True)
+            values |= zip(names, th.split(part if signal.classes else part.float(), signal.size, 1), strict=True)
         return values
 
 

@@ -35,24 +35,24 @@ def see(
     places: Floats,
     yaws: Floats,
     boxes: Floats,
+    out: NDArray[np.float32],
     agent: int,
     angles: Floats,
     frames: Ints,
     num_tags: int,
     tags: Ints,
-    out: NDArray[np.float32],
 ) -> None:
     """Casts the rays of an agent on some pitches, as the newest of its frames in ``out``.
 
     Args:
         fights, places, yaws, boxes: see `sb3_pvp.games.soccer.physics.play`.
+        out: all that is seen on the pitches, ``(F, numbers)``.
         agent: its number.
         angles: of its rays, in degrees clockwise from the yaw ``(R,)``.
         frames: where the numbers of each ray begin in ``out``, in the three frames, the oldest first ``(R, 3)``. These
             are the tags, of which one is 1, a flag that is 1 if nothing is met, and the distance in ray lengths.
         num_tags: how many kinds of things its sensors tell apart.
         tags: those of everything, see `sb3_pvp.games.soccer.layout.Layout.tags`.
-        out: all that is seen on the pitches, ``(F, numbers)``.
     """
     cosines, sines, ball = np.cos(np.radians(angles)), np.sin(np.radians(angles)), places.shape[1] - 1
     for fight in fights:

@@ -100,12 +100,12 @@ class SoccerWorld(ArrayWorld):
         """Writes what everybody sees, as the newest frame."""
         everything = self.obs.reshape(self.num_fights, -1)
         for sight in self._sights:
-            see(which, self.places, self.yaws, self.layout.boxes, *sight, everything)
+            see(which, self.places, self.yaws, self.layout.boxes, everything, *sight)
 
     def rays(self, fight: int, player: int) -> NDArray[np.float32]:
         """Returns the newest frame of a player's rays, ``(rays, tags + 2)``, see `sb3_pvp.games.soccer.rays.see`."""
-        frames: NDArray[np.float32] = self._by_ray(player, self.obs[fight, :, np.newaxis])
-        return frames[-1]
+        newest: NDArray[np.float32] = self._by_ray(player, self.obs[fight, :, np.newaxis])[-1]
+        return newest
 
     def _by_ray(self, player: int, numbers: NDArray[Any]) -> NDArray[Any]:
         """Returns what is a player's among the numbers of both seats ``(2, 1, D)``, ``(FRAMES, rays, tags + 2)``."""
