@@ -133,7 +133,7 @@ def serve(
             opened = _opened(folder, jobs, distribute)
             stack.callback(opened.close)
         if not no_page:
-            from sb3_pvp.arena.page.server import serving_page
+            from sb3_pvp.arena.page.page_server import serving_page
 
             address = stack.enter_context(serving_page(opened, host, port))
             typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")

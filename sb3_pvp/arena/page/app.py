@@ -20,7 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp import __version__
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.page.figures import (
+from sb3_pvp.arena.page.guards import PageGuard
+from sb3_pvp.arena.page.live import LiveFights, LiveRefusal, LiveSummary
+from sb3_pvp.arena.page.rendering import Pages
+from sb3_pvp.arena.page.standing_figures import (
     MOST,
     ChallengePage,
     Faults,
@@ -30,9 +33,6 @@ from sb3_pvp.arena.page.figures import (
     MatchPage,
     PlayerPage,
 )
-from sb3_pvp.arena.page.guards import Guard
-from sb3_pvp.arena.page.live import LiveFights, LiveRefusal, LiveSummary
-from sb3_pvp.arena.page.rendering import Pages
 from sb3_pvp.arena.page.uploads import MOST_BYTES, UploadRefusal, owner_of, upload
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
@@ -133,7 +133,7 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True) -> FastAPI:
     app.include_router(_api)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     many = (1e9, 1e9)
-    app.add_middleware(Guard, uploads=UPLOADS, **({} if guarded else {"reads": many, "writes": many}))
+    app.add_middleware(PageGuard, uploads=UPLOADS, **({} if guarded else {"reads": many, "writes": many}))
     for kind in (KeyError, LiveRefusal, UploadRefusal, RequestValidationError, Exception):
         app.add_exception_handler(kind, _wrong)
     app.add_exception_handler(404, _wrong)

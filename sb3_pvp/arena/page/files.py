@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.app import site_file
-from sb3_pvp.arena.page.figures import Figures
 from sb3_pvp.arena.page.rendering import Pages
+from sb3_pvp.arena.page.standing_figures import Figures
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.matches.replay import write_replay_page

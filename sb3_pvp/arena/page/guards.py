@@ -49,7 +49,7 @@ class Buckets:
         return left >= 1
 
 
-class Guard:
+class PageGuard:
     """Refuses what is too much, or comes from a page of somebody else, with the reason; adds headers to all answers."""
 
     def __init__(

@@ -62,7 +62,7 @@ class LiveSummary(BaseModel):
 
 
 @dataclass(eq=False)
-class Viewer:
+class Watcher:
     """Somebody who watches: what is still to be sent, and ``None`` at the end of that."""
 
     messages: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(MOST_BEHIND))
@@ -120,7 +120,7 @@ class LiveFight:
         self.moments: list[dict[str, Any]] = []
         self.scenes: list[Any] = []  # as the viewer reads them
         self.events: list[dict[str, Any]] = []
-        self.viewers: set[Viewer] = set()
+        self.viewers: set[Watcher] = set()
         self.state, self.speed, self.began_at, self.delays = "running", 1.0, time.time(), list[float]()
         self._wake = asyncio.Event()
         self._steps, self._alone_since = 0, time.monotonic()
@@ -147,11 +147,11 @@ class LiveFight:
                 self.leave(viewer)
 
     @contextmanager
-    def watching(self, after: int) -> Iterator[Viewer]:
+    def watching(self, after: int) -> Iterator[Watcher]:
         """Lets somebody watch who has seen the moments up to number ``after``."""
         if len(self.viewers) >= MOST_VIEWERS:
             raise LiveRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Viewer(), max(after + 1, 0)
+        viewer, seen = Watcher(), max(after + 1, 0)
         self.viewers.add(viewer)
         missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
         viewer.messages.put_nowait(orjson.dumps(missed).decode())
@@ -162,7 +162,7 @@ class LiveFight:
         finally:
             self.leave(viewer)
 
-    def leave(self, viewer: Viewer) -> None:
+    def leave(self, viewer: Watcher) -> None:
         """Ends the messages of a viewer."""
         self.viewers.discard(viewer)
         self._alone_since = time.monotonic()

@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from sb3_pvp.arena.page.figures import Figures, PlayerPage
 from sb3_pvp.arena.page.live import SPEEDS, LiveSummary
+from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage
 from sb3_pvp.matches.replay.page import as_element_text, player_body
 
 #: Of the leaderboard: what is shown, by which attribute of a row it is sorted, and what it means.
@@ -53,7 +53,7 @@ class Pages:
             loader=jinja2.PackageLoader("sb3_pvp.arena.page"), autoescape=True, undefined=jinja2.StrictUndefined
         )
         self._environment.filters |= {
-            "points": lambda value: format(float(value), ".0f" if abs(value) >= 100 else ".1f"),
+            "points": _points,
             "percent": lambda value: "" if value is None else f"{value:.1%}".replace("%", " %"),
             "milliseconds": lambda value: "unknown" if value is None else f"{1000 * value:.3g} ms",
             "moment": _moment,
@@ -114,6 +114,10 @@ def _card(player: PlayerPage) -> list[tuple[str, Any]]:
         *((name, value) for name, value in player.hyperparameters.items()),
     ]
     return [(name, value) for name, value in facts if value not in ("", None)]
+
+
+def _points(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
 def _moment(moment: float | None) -> Markup:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.page.server import serving_page
+from sb3_pvp.arena.page.page_server import serving_page
 from tests.arena.test_rounds import make
 
 SCRIPTS = ("level-2", "level-5", "level-8")

@@ -16,9 +16,9 @@ from fastapi.testclient import TestClient
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import uploads
 from sb3_pvp.arena.page.app import make_app
-from sb3_pvp.arena.page.figures import FRESH
 from sb3_pvp.arena.page.files import write_site
 from sb3_pvp.arena.page.guards import POLICY
+from sb3_pvp.arena.page.standing_figures import FRESH
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.policies.files.shipped import shipped_file
 from tests.arena.page.pages import SCRIPTS, played
