@@ -57,6 +57,7 @@ class Pages:
             "percent": lambda value: "" if value is None else f"{value:.1%}".replace("%", " %"),
             "milliseconds": lambda value: "unknown" if value is None else f"{1000 * value:.3g} ms",
             "moment": _moment,
+            "points_of": lambda curve: [(each.at, each.value) for each in curve],
         }
         shared: dict[str, Any] = {"page": page, "file": file, "replay": replay, "challenge": name, "static": static}
         self._environment.globals |= shared | {"columns": COLUMNS, "home": page("home")}
@@ -106,8 +107,8 @@ class Pages:
 
 def _card(player: PlayerPage) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [
-        ("Algorithm", player.algorithm or "unknown"),
-        ("Steps of training", "unknown" if player.steps is None else f"{player.steps:,}"),
+        ("Algorithm", player.algorithm),
+        ("Steps of training", player.steps and f"{player.steps:,}"),
         ("File", player.version),
         ("Source", player.source),
         ("Tags", ", ".join(player.tags)),

@@ -46,6 +46,14 @@ class Day:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A point of a curve."""
+
+    at: str
+    value: float
+
+
+@dataclass(frozen=True)
 class MatchLine:
     """A match, as one of its players sees it, or the first one."""
 
@@ -114,7 +122,7 @@ class PlayerPage:
     against: list[Against]
     nemesis: str | None  #: Whom it has the worst score against.
     days: list[Day]
-    ratings: list[tuple[int, float]]  #: Elo after each round that it took part in.
+    ratings: list[Point]  #: Elo after each round that it took part in.
     matches: list[MatchLine]  #: The newest ones first.
 
 
@@ -132,7 +140,7 @@ class ChallengePage:
     fights: int
     players: int  #: That take part.
     waiting: int  #: Matches of the round that are still to be played.
-    days: list[tuple[str, int]]  #: Matches so far at the end of each day.
+    days: list[Point]  #: Matches so far at the end of each day.
 
 
 @dataclass
@@ -144,7 +152,7 @@ class Figures:
     entrants: Mapping[str, Entrant]
     matches: list[ArenaMatch]
     fights: Mapping[str, list[MatchRecord]]  #: By the key of their match.
-    _ratings: dict[Player, list[tuple[int, float]]] | None = field(default=None, repr=False)
+    _ratings: dict[Player, list[Point]] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, arena: Arena) -> Figures:
@@ -174,7 +182,7 @@ class Figures:
             fights=sum(match.fights for match in self.matches),
             players=sum(each.state == ACTIVE for each in self.entrants.values()),
             waiting=len(self.arena.store.waiting()),
-            days=[*so_far.items()],
+            days=[Point(*each) for each in so_far.items()],
         )
 
     def player(self, name: str) -> PlayerPage:
@@ -230,17 +238,17 @@ class Figures:
         own = [Fault(each.key, each.cause, each.finished_at) for each in self.matches if each.at_fault == player]
         return Faults(self.entrants[player].reason, sorted(own, key=lambda each: -each.finished_at))
 
-    def ratings(self) -> Mapping[Player, list[tuple[int, float]]]:
+    def ratings(self) -> Mapping[Player, list[Point]]:
         """Returns the Elo of each player after each of its rounds."""
         if self._ratings is None:
-            rating, found = self.arena.challenge.rating, defaultdict[Player, list[tuple[int, float]]](list)
+            rating, found = self.arena.challenge.rating, defaultdict[Player, list[Point]](list)
             elo = Elo(rating.k, self.arena.challenge.fixed, rating.initial)
             for number, matches in sorted(_grouped(self.matches, "round").items()):
                 for player in {each for match in matches for each in (match.player_a, match.player_b)}:
                     elo.ratings.setdefault(player, rating.initial)
                 elo.apply(matches)
                 for player in {each for match in matches for each in (match.player_a, match.player_b)}:
-                    found[player].append((number, round(elo.ratings[player], 1)))
+                    found[player].append(Point(str(number), round(elo.ratings[player], 1)))
             self._ratings = dict(found)
         return self._ratings
 
