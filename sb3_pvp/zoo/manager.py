@@ -32,19 +32,12 @@ from stable_baselines3.common.callbacks import EvalCallback, ProgressBarCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.algorithms import presets
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
 from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
-from sb3_pvp.algorithms.presets import (
-    ALGO,
-    OURS,
-    hyperparams_in,
-    hyperparams_path,
-    is_ours,
-    with_current_names,
-    with_nested,
-)
+from sb3_pvp.algorithms.presets import hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
@@ -109,14 +102,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
         self._new_folder: Path | None = None  # if this process has created it
-        self._was_stopped = False
-        self._num_actors = 0
+        self._was_stopped, self._num_actors = False, 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
-                raise Refusal(f"--distribute is for --algo {OURS}, not for {algo}")
+                raise Refusal(f"--distribute is for --algo {presets.OURS}, not for {algo}")
             with refusals():  # before anything is written
                 self._num_actors = num_actors or room_for_actors(args.num_cpus_per_actor)
-        default = hyperparams_path(algo) if is_ours(env_id) or algo != ALGO else None
+        default = hyperparams_path(algo) if is_ours(env_id) or algo != presets.ALGO else None
         keywords["config"] = keywords.get("config") or (str(default) if default else None)
         self._vec_env_type = keywords.get("vec_env_type", "dummy")
         self._warning = ""  # printed once the hyperparameters are known to be valid
@@ -150,7 +142,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             given = {name: getattr(self.args, name, None) for name in ("actors", "synchronous")}
             self._actors = {name: value for name, value in given.items() if value is not None}
             if self._actors and not issubclass(ALGOS[self.algo], PvpPPO):
-                raise Refusal(f"--actors and --synchronous are for --algo {OURS}")
+                raise Refusal(f"--actors and --synchronous are for --algo {presets.OURS}")
             hyperparams.update(self._actors)
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model

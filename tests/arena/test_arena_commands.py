@@ -129,7 +129,19 @@ def test_mistakes_are_one_line(
 
 
 def test_an_arena_that_serves_is_stopped_and_goes_on(arena: Path) -> None:
-    command = [sys.executable, "-m", "sb3_pvp.cli", "arena", "serve", str(arena), "--every", "1s", "--jobs", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "sb3_pvp.cli",
+        "arena",
+        "serve",
+        str(arena),
+        "--every",
+        "1s",
+        "--jobs",
+        "1",
+        "--no-page",
+    ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("round 1: ")

@@ -18,6 +18,7 @@ from sb3_pvp.callbacks import LeagueCallback
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.game import find_game, game_reference
+from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
 
@@ -118,10 +119,15 @@ def test_a_league_without_a_record_uses_its_models(
     command(capsys, "league", "play", folder, "main@0", "main@16", "--fights", 2)
 
 
-def test_a_game_without_a_viewer_is_not_recorded(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_game_without_a_viewer_is_recorded_as_text(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fight = tmp_path / "fight.json.gz"
-    refused = command(capsys, "record", run / "own.zip", "-o", fight, code=2)
-    assert "Coins has no viewer" in refused and not fight.exists()
+    command(capsys, "record", run / "own.zip", "-o", fight)
+    recorded = load_fight(fight, game="coins:Coins")
+    assert all("tick" in moment.scene.text for moment in recorded.moments)
+    command(capsys, "replay", fight, "--game", "coins:Coins", "-o", tmp_path / "fight.html")
+    assert "scene.picture" in (tmp_path / "fight.html").read_text()
 
 
 def test_no_module_is_imported_for_a_model_that_is_only_loaded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

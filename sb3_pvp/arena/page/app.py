@@ -88,14 +88,14 @@ class ArenaPage:
     """What all answers are made from."""
 
     def __init__(self, arena: Arena, live: LiveFights) -> None:
-        self.arena, self.live, self._figures = arena, live, FreshFigures(arena)
+        self.arena, self.live, self.fresh = arena, live, FreshFigures(arena)
         self.pages = Pages(arena.challenge.name, _address, lambda name: f"/static/{name}", _replay)
         self.admitting = asyncio.Lock()  # one test fight at a time
 
     @property
     def figures(self) -> Figures:
         """The figures of now, which may take seconds."""
-        return self._figures.now()
+        return self.fresh.now()
 
     def recorded(self, key: str) -> dict[str, Any]:
         """Returns what a page needs to play a fight of the log."""
@@ -323,6 +323,7 @@ async def send(page: Page, request: Request, name: str, owner: Owner) -> Admitte
             raise UploadRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
     async with page.admitting:
         report = await asyncio.to_thread(upload, page.arena, owner, name, bytes(content))
+    page.fresh.forget()
     if report.refusal:
         raise UploadRefusal(report.refusal)
     checks = {name: found for name, found in report.checks if name != "file"}  # which says where it lies here

@@ -261,6 +261,10 @@ class FreshFigures:
         self._checked, self._seen = 0.0, tuple[Any, ...]()
         self._figures: Figures | None = None
 
+    def forget(self) -> None:
+        """Looks again at the next call, since something has happened here."""
+        self._checked = -FRESH
+
     def now(self) -> Figures:
         """Returns figures that are at most `FRESH` seconds old."""
         with self._lock:

@@ -27,7 +27,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         (["--distribute", "-1"], "--distribute must be at least 0"),
         (
             ["--distribute", "--algo", "ppo", "--env", "CartPole-v1"],
-            "is for --algo maskable_ppo, not for ppo",
+            "is for --algo maskable_ppo and mapoca, not for ppo",
         ),
         (["--distribute"], "there is no Ray cluster at RAY_ADDRESS=127.0.0.1"),
     ],
