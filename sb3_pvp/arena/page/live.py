@@ -27,7 +27,7 @@ from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
 from sb3_pvp.game import as_other_sees, game_reference
-from sb3_pvp.matches.replay.page import short_labels
+from sb3_pvp.matches.replay.page import end_event, short_labels
 from sb3_pvp.matches.replay.recording import RecordedPlayer, heads_of, viewer_of
 from sb3_pvp.matches.scoring import with_build
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -371,10 +371,8 @@ class LiveFights:
         fight.scenes += [viewer.read_scene(each["scene"]) for each in fight.moments[len(fight.scenes) :]]
         events = [dict(each) for each in viewer.events(fight.scenes)]
         if fight.state == "over" and (not events or events[-1]["kind"] != "end"):
-            outcomes = fight.header["outcomes"]
             names = [each["name"] for each in fight.header["players"]]
-            text = f"{names[outcomes.index('won')]} wins" if "won" in outcomes else f"the fight ends: {outcomes[0]}"
-            events.append({"tick": len(fight.moments) - 1, "kind": "end", "seat": None, "text": text})
+            events.append(end_event(names, fight.header["outcomes"], len(fight.moments) - 1))
         return events
 
 

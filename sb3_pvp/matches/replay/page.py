@@ -70,11 +70,16 @@ def events_of(recording: Recording) -> list[Mapping[str, Any]]:
     viewer = viewer_of(recording.game or recording.contract)
     events = [*viewer.events([moment.scene for moment in recording.moments])]
     if not events or events[-1]["kind"] != "end":
-        text = _ENDS_WITHOUT_WINNER.get(recording.outcomes[0], f"the fight ends: {recording.outcomes[0]}")
-        for player, outcome in zip(recording.players, recording.outcomes, strict=True):
-            text = f"{player.name} wins" if outcome == "won" else text
-        events.append({"tick": len(recording.moments) - 1, "kind": "end", "seat": None, "text": text})
+        names = [player.name for player in recording.players]
+        events.append(end_event(names, recording.outcomes, len(recording.moments) - 1))
     return events
+
+
+def end_event(names: Sequence[str], outcomes: Sequence[str], tick: int) -> dict[str, Any]:
+    """Returns the end of a fight as an event."""
+    text = _ENDS_WITHOUT_WINNER.get(outcomes[0], f"the fight ends: {outcomes[0]}")
+    text = f"{names[outcomes.index('won')]} wins" if "won" in outcomes else text
+    return {"tick": tick, "kind": "end", "seat": None, "text": text}
 
 
 _ENDS_WITHOUT_WINNER = {

@@ -75,9 +75,7 @@ def test_the_api_agrees_with_the_table(arena: Arena, client: TestClient) -> None
     best = client.get(f"/api/players/{table[0]['player']}").json()
     assert best["standing"] == table[0]
     assert sum(each["wins"] + each["ties"] + each["losses"] for each in best["against"]) == table[0]["matches"] == 2
-    assert [[number, pytest.approx(rating, abs=0.06)] for number, rating in best["ratings"]] == [
-        [1, table[0]["rating"]]
-    ]
+    assert best["ratings"] == [{"at": "1", "value": pytest.approx(table[0]["rating"], abs=0.06)}]
     assert best["nemesis"] is None, "two matches against two opponents are too few"
     key = matches(client)[0]["key"]
     fights = client.get(f"/api/matches/{key}").json()["fights"]
