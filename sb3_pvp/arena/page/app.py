@@ -6,6 +6,7 @@ import asyncio
 import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -18,7 +19,6 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from sb3_pvp import __version__
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageGuard
 from sb3_pvp.arena.page.live import LiveFights, LiveRefusal, LiveSummary
@@ -127,7 +127,7 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True) -> FastAPI:
             await page.live.close()
 
     described = {"openapi_url": "/api/openapi.json", "docs_url": None, "redoc_url": None}
-    app = FastAPI(title="An arena of sb3_pvp", version=__version__, lifespan=lifespan, **described)  # type: ignore[arg-type]
+    app = FastAPI(title="An arena of sb3_pvp", version=version("sb3-pvp"), lifespan=lifespan, **described)  # type: ignore[arg-type]
     app.state.page = page
     app.include_router(_html)
     app.include_router(_api)

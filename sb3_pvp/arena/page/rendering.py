@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from sb3_pvp.arena.page.live import SPEEDS, LiveSummary
-from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage
+from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage, Point
 from sb3_pvp.matches.replay.page import as_element_text, player_body
 
 #: Of the leaderboard: what is shown, by which attribute of a row it is sorted, and what it means.
@@ -52,13 +52,14 @@ class Pages:
         self._environment = jinja2.Environment(
             loader=jinja2.PackageLoader("sb3_pvp.arena.page"), autoescape=True, undefined=jinja2.StrictUndefined
         )
-        self._environment.filters |= {
+        filters: dict[str, Callable[..., Any]] = {
             "points": _points,
             "percent": lambda value: "" if value is None else f"{value:.1%}".replace("%", " %"),
             "milliseconds": lambda value: "unknown" if value is None else f"{1000 * value:.3g} ms",
             "moment": _moment,
-            "points_of": lambda curve: [(each.at, each.value) for each in curve],
+            "points_of": _points_of,
         }
+        self._environment.filters |= filters
         shared: dict[str, Any] = {"page": page, "file": file, "replay": replay, "challenge": name, "static": static}
         self._environment.globals |= shared | {"columns": COLUMNS, "home": page("home")}
 
@@ -115,6 +116,10 @@ def _card(player: PlayerPage) -> list[tuple[str, Any]]:
         *((name, value) for name, value in player.hyperparameters.items()),
     ]
     return [(name, value) for name, value in facts if value not in ("", None)]
+
+
+def _points_of(curve: Sequence[Point]) -> list[tuple[str, float]]:
+    return [(each.at, each.value) for each in curve]
 
 
 def _points(value: float) -> str:
