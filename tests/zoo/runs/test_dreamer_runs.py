@@ -108,7 +108,7 @@ def test_an_interrupted_run_goes_on_after_the_step(tmp_path: Path, monkeypatch: 
 
     def stop(model: DreamerV3) -> Any:
         if model.num_timesteps == ROLLOUT + 44:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # a shell may have told its background not to heed Ctrl-C
         return act(model)
 
     with monkeypatch.context() as patched, pytest.raises(SystemExit):
