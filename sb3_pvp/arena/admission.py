@@ -129,8 +129,7 @@ def examine(
         if candidate.name != WORLD_BOT:  # which only sits in the second seat, and is the world's own
             report.checks += _test_fight(candidate, content, version, workers)
     except Exception as error:  # a file of anybody may make its reader raise anything
-        folder = "" if candidate.path is None else f"{candidate.path.parent}/"  # of uploads, nobody's business
-        report.refusal = one_line(error).replace(folder or "\n", "")[:500]
+        report.refusal = one_line(error).replace(f"{candidate.path.parent}/" if candidate.path else "\n", "")[:500]
     facts |= {"report": report.checks, "trusted": candidate.trusted}
     state = REFUSED if report.refusal else ACTIVE
     opponent = candidate.name if candidate.path is None else f"{version}{candidate.path.suffix}"
