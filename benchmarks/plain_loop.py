@@ -27,6 +27,7 @@ class PlainLoop(nn.Module):
         self.rules = deepcopy(policy.rules)
         self.heads = nn.ModuleList(_network(policy.heads.layers(head)) for head in range(len(policy.head_sizes)))
         self.has_rules = [bool(part.any()) for part in th.split(self.rules.forbids, list(policy.head_sizes), 1)]
+        self.to(policy.device)
         # SB3's epsilon for PPO, which PyTorch's default is not.
         self.optimizer = th.optim.Adam(self.parameters(), lr=policy.optimizer.param_groups[0]["lr"], eps=1e-5)
 
