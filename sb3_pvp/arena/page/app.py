@@ -20,8 +20,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.page.guards import PageGuard
-from sb3_pvp.arena.page.live import LiveFights, LiveRefusal, LiveSummary
+from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
+from sb3_pvp.arena.page.live import LiveFights, LiveSummary
 from sb3_pvp.arena.page.rendering import Pages
 from sb3_pvp.arena.page.standing_figures import (
     MOST,
@@ -33,7 +33,7 @@ from sb3_pvp.arena.page.standing_figures import (
     MatchPage,
     PlayerPage,
 )
-from sb3_pvp.arena.page.uploads import MOST_BYTES, UploadRefusal, owner_of, upload
+from sb3_pvp.arena.page.uploads import MOST_BYTES, owner_of, upload
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import one_line
@@ -134,7 +134,7 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True) -> FastAPI:
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     many = (1e9, 1e9)
     app.add_middleware(PageGuard, uploads=UPLOADS, **({} if guarded else {"reads": many, "writes": many}))
-    for kind in (KeyError, LiveRefusal, UploadRefusal, RequestValidationError, Exception):
+    for kind in (KeyError, PageRefusal, RequestValidationError, Exception):
         app.add_exception_handler(kind, _wrong)
     app.add_exception_handler(404, _wrong)
     app.add_exception_handler(HTTPException, _wrong)
@@ -320,12 +320,12 @@ async def send(page: Page, request: Request, name: str, owner: Owner) -> Admitte
     async for part in request.stream():
         content += part
         if len(content) > MOST_BYTES:
-            raise UploadRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
+            raise PageRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
     async with page.admitting:
         report = await asyncio.to_thread(upload, page.arena, owner, name, bytes(content))
     page.fresh.forget()
     if report.refusal:
-        raise UploadRefusal(report.refusal)
+        raise PageRefusal(report.refusal)
     checks = {name: found for name, found in report.checks if name != "file"}  # which says where it lies here
     return Admitted(player=report.player, checks=checks)
 
@@ -343,7 +343,7 @@ async def watch(socket: WebSocket, fight: str, after: int = -1) -> None:
             finally:
                 gone.cancel()
             await socket.close()
-    except LiveRefusal as error:
+    except PageRefusal as error:
         await socket.close(1008, str(error))
     except (WebSocketDisconnect, RuntimeError, asyncio.TimeoutError, OSError):
         return  # it is gone, or does not read

@@ -27,8 +27,16 @@ _HEADERS = {
 #: Requests a second that an address may make on average, and at once; those that change something.
 READS, WRITES = (40.0, 200.0), (0.5, 12.0)
 #: Bytes of a request that is no upload.
-MOST_BYTES = 16 << 10
+MOST_REQUEST = 16 << 10
 _MOST_ADDRESSES = 10_000
+
+
+class PageRefusal(ValueError):
+    """A wish that is not fulfilled; ``status`` is that of HTTP."""
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Buckets:
@@ -85,8 +93,8 @@ class PageGuard:
         if not (self._writes if changes else self._reads).take(address):
             return 429, "too many requests: wait a few seconds"
         length = headers.get("content-length", "0")
-        if changes and scope["path"] != self._uploads and not (length.isdigit() and int(length) <= MOST_BYTES):
-            return 413, f"a request has at most {MOST_BYTES} bytes"
+        if changes and scope["path"] != self._uploads and not (length.isdigit() and int(length) <= MOST_REQUEST):
+            return 413, f"a request has at most {MOST_REQUEST} bytes"
         return None
 
 

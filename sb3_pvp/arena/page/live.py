@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
 from sb3_pvp.arena.match_rounds import files_of
+from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.playing import File
 from sb3_pvp.arena.store import ACTIVE, Entrant
 from sb3_pvp.common.arguments import to_plain
@@ -39,14 +40,6 @@ TICK, SPEEDS = 0.6, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_FIGHTS, MOST_KEPT, MOST_VIEWERS, MOST_BEHIND = 24, 60, 500, 120
 #: Seconds without a viewer after which a fight is ended.
 ALONE = 120.0
-
-
-class LiveRefusal(ValueError):
-    """A fight that is not begun, or a wish that is not fulfilled; ``status`` is that of HTTP."""
-
-    def __init__(self, message: str, status: int = 409) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class LiveSummary(BaseModel):
@@ -121,7 +114,7 @@ class LiveFight:
         self.scenes: list[Any] = []  # as the viewer reads them
         self.events: list[dict[str, Any]] = []
         self.viewers: set[Watcher] = set()
-        self.state, self.speed, self.began_at, self.delays = "running", 1.0, time.time(), list[float]()
+        self.state, self.speed = "running", 1.0
         self._wake = asyncio.Event()
         self._steps, self._alone_since = 0, time.monotonic()
 
@@ -150,7 +143,7 @@ class LiveFight:
     def watching(self, after: int) -> Iterator[Watcher]:
         """Lets somebody watch who has seen the moments up to number ``after``."""
         if len(self.viewers) >= MOST_VIEWERS:
-            raise LiveRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
+            raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
         viewer, seen = Watcher(), max(after + 1, 0)
         self.viewers.add(viewer)
         missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
@@ -178,17 +171,17 @@ class LiveFight:
     def steer(self, wish: str, value: Any = None) -> None:
         """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
         if self.state == "over":
-            raise LiveRefusal("the fight is over")
+            raise PageRefusal("the fight is over", 409)
         if wish == "speed":
             if value not in SPEEDS:
-                raise LiveRefusal(f"speed must be one of {', '.join(f'{each:g}' for each in SPEEDS)}", 422)
+                raise PageRefusal(f"speed must be one of {', '.join(f'{each:g}' for each in SPEEDS)}")
             self.speed = float(value)
         elif wish == "step":
             self.state, self._steps = "paused", self._steps + 1
         elif wish in ("pause", "play", "end"):
             self.state = {"pause": "paused", "play": "running", "end": "over"}[wish]
         else:
-            raise LiveRefusal("do must be one of pause, play, step, speed, end", 422)
+            raise PageRefusal("do must be one of pause, play, step, speed, end")
         self._wake.set()
         self.told({"moments": [], "first": len(self.moments), **self._status()})
 
@@ -204,7 +197,6 @@ class LiveFight:
                 due = time.monotonic()
                 continue
             self._steps = max(self._steps - 1, 0)
-            self.delays = [*self.delays[-999:], max(time.monotonic() - due, 0.0)]
             self.add(await ask(), events_of)
 
     def finish(self) -> None:
@@ -264,28 +256,28 @@ class LiveFights:
         return [each.summary() for each in self._fights.values()][::-1]
 
     def find(self, name: str) -> LiveFight:
-        """Returns a fight; raises `LiveRefusal`."""
+        """Returns a fight; raises `PageRefusal`."""
         if name not in self._fights:
-            raise LiveRefusal("there is no such live fight: it may have ended long ago", 404)
+            raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
         return self._fights[name]
 
     async def begin(self, first: str, second: str, build: str | None = None, paused: bool = False) -> LiveFight:
-        """Begins a fight of two players of the arena, and returns it at its start; raises `LiveRefusal`."""
+        """Begins a fight of two players of the arena, and returns it at its start; raises `PageRefusal`."""
         if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
-            raise LiveRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
+            raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
         rules = self._arena.challenge
         entrants = {each.name: each for each in await asyncio.to_thread(self._arena.store.players, ACTIVE)}
         if missing := [name for name in (first, second) if name not in entrants]:
-            raise LiveRefusal(f"no player {missing[0]} takes part", 404)
+            raise PageRefusal(f"no player {missing[0]} takes part", 404)
         pair = [entrants[first], entrants[second]]
         if pair[0].opponent == WORLD_BOT:
             pair.reverse()
         if pair[0].opponent == WORLD_BOT:
-            raise LiveRefusal("the world's bot needs somebody to fight against", 422)
+            raise PageRefusal("the world's bot needs somebody to fight against")
         try:
             params = None if build is None else with_build(build, rules.played, rules.reset_params)
         except Refusal as error:
-            raise LiveRefusal(str(error), 422) from error
+            raise PageRefusal(str(error)) from error
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
@@ -299,7 +291,7 @@ class LiveFights:
             reply = {"cause": _cause(error)}
         if "moment" not in reply:
             await self._gone(process, number)
-            raise LiveRefusal(f"the fight cannot begin: {reply['cause']}", 422)
+            raise PageRefusal(f"the fight cannot begin: {reply['cause']}")
         fight.add(reply, self._events)
         fight.state = "paused" if paused else "running"
         self._fights[fight.id] = fight
@@ -358,7 +350,7 @@ class LiveFights:
         players, lost = files_of(self._arena.store, {each.name: each for each in pair}, {each.name for each in pair})
         if lost:
             name, cause = next(iter(lost.items()))
-            raise LiveRefusal(f"{name} cannot fight: {cause}")
+            raise PageRefusal(f"{name} cannot fight: {cause}", 409)
         found = []
         for each in pair:
             kind, opponent, file = players[each.name]

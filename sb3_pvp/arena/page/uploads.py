@@ -13,6 +13,7 @@ import orjson
 
 from sb3_pvp.arena.admission import AdmissionReport
 from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.store import ACTIVE
 
 #: Bytes of a file, and players of one owner that take part at the same time.
@@ -20,14 +21,6 @@ MOST_BYTES, MOST_PLAYERS = 64 << 20, 20
 _TOKENS = "tokens"
 _OWNER = re.compile(r"\w[\w.-]{0,39}")
 _FILE = re.compile(r"\w[\w.+@-]{0,79}\.(fighter|onnx)")
-
-
-class UploadRefusal(ValueError):
-    """An upload that is refused; ``status`` is that of HTTP."""
-
-    def __init__(self, message: str, status: int = 422) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def add_token(arena: Arena, owner: str) -> str:
@@ -64,20 +57,20 @@ def owner_of(arena: Arena, token: str) -> str | None:
 def upload(arena: Arena, owner: str, name: str, content: bytes) -> AdmissionReport:
     """Admits a file as a player of an owner, as ``sb3-pvp arena add`` does with a file that is not trusted.
 
-    Raises `UploadRefusal` if it is too large, is no file that can be played without trust, or the owner has too many.
+    Raises `PageRefusal` if it is too large, is no file that can be played without trust, or the owner has too many.
     """
     if not _FILE.fullmatch(name):
-        raise UploadRefusal("name is the file's: letters, digits and _ . + @ -, then .fighter or .onnx")
+        raise PageRefusal("name is the file's: letters, digits and _ . + @ -, then .fighter or .onnx")
     if len(content) > MOST_BYTES:
-        raise UploadRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
+        raise PageRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
     if sum(each.owner == owner for each in arena.store.players(ACTIVE)) >= MOST_PLAYERS:
-        raise UploadRefusal(f"{owner} has {MOST_PLAYERS} players already: let one go with sb3-pvp arena remove", 409)
+        raise PageRefusal(f"{owner} has {MOST_PLAYERS} players already: let one go with sb3-pvp arena remove", 409)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(content)
         reports = arena.add(str(path), owner)
     if not reports:
-        raise UploadRefusal("this file is known already", 409)
+        raise PageRefusal("this file is known already", 409)
     return reports[0]
 
 

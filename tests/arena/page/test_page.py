@@ -21,14 +21,7 @@ from sb3_pvp.arena.page.guards import POLICY
 from sb3_pvp.arena.page.standing_figures import FRESH
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.policies.files.shipped import shipped_file
-from tests.arena.page.pages import SCRIPTS, played
-
-
-@pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    made = played(tmp_path_factory.mktemp("page") / "arena")
-    yield made
-    made.close()
+from tests.arena.page.pages import SCRIPTS
 
 
 @pytest.fixture(scope="module")

@@ -13,20 +13,13 @@ from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import uploads
 from sb3_pvp.policies.files.shipped import shipped_file
 from tests.arena.page.browser import chromium
-from tests.arena.page.pages import played, served
+from tests.arena.page.pages import served
 
 sync_api = pytest.importorskip("playwright.sync_api")
 #: Milliseconds that anything may take on a busy machine.
 PATIENCE = 60_000
 #: A folder for screenshots to look at, if it is set.
 SHOTS = os.environ.get("SB3_PVP_SHOTS")
-
-
-@pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    made = played(tmp_path_factory.mktemp("browser") / "arena")
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
