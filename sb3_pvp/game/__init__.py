@@ -26,7 +26,19 @@ from sb3_pvp.game.game import (
     register_game,
 )
 from sb3_pvp.game.metrics import Metrics
-from sb3_pvp.game.viewer import Control, ControlGroup, PlainViewer, Viewer, controls_of, live_scene
+from sb3_pvp.game.viewer import (
+    Control,
+    ControlGroup,
+    Drill,
+    PlainViewer,
+    Verdict,
+    Viewer,
+    controls_of,
+    live_scene,
+    pressed_actions,
+    seen_scene,
+    viewer_for_players,
+)
 from sb3_pvp.game.world import (
     NUM_SEATS,
     DesyncReason,
@@ -47,6 +59,7 @@ __all__ = [
     "Control",
     "ControlGroup",
     "DesyncReason",
+    "Drill",
     "Game",
     "GameLike",
     "Grouped",
@@ -57,6 +70,7 @@ __all__ = [
     "Resumable",
     "Rewards",
     "Transition",
+    "Verdict",
     "Viewer",
     "World",
     "WorldError",
@@ -71,6 +85,9 @@ __all__ = [
     "is_installed",
     "live_scene",
     "make_world",
+    "pressed_actions",
     "register_environments",
     "register_game",
+    "seen_scene",
+    "viewer_for_players",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ class Control:
     action: str
     label: str
     key: str = ""  #: Default key, as browsers name it, such as ``"1"``, ``"F1"`` or ``"Escape"``; empty: none.
+    also: tuple[str, ...] = ()  #: Sub-actions of other heads that go with it. Controls with a head in common exclude.
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,38 @@ class ControlGroup:
     controls: tuple[Control, ...]
     shape: Literal["row", "grid"] = "row"
     columns: int = 0  #: Of a grid, whose controls are given row by row.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a drill says about a tick in which there was something to do: whether it was done, and why not."""
+
+    tick: int
+    hit: bool
+    reason: str  #: A sentence.
+
+
+@dataclass(frozen=True)
+class Drill:
+    """An exercise against a scripted opponent, judged tick by tick; the score is the share of hits.
+
+    Attributes:
+        id: in addresses and files.
+        label, about: a title, and a sentence on what to do.
+        opponent: a script of the game, or ``"baseline"`` and the like.
+        reset_params: of the game, by their names on the wire.
+        ticks: how long it lasts; if the fight ends before, so does the drill.
+        judge: takes the full scenes from the start on, the player's actions in each tick after it (ints ``(heads,)``,
+            one fewer than scenes), and the player's seat; returns the verdicts in the order of time.
+    """
+
+    id: str
+    label: str
+    about: str
+    opponent: str
+    reset_params: Mapping[str, Any]
+    ticks: int
+    judge: Callable[[Sequence[Any], Sequence[NDArray[np.int64]], int], list[Verdict]]
 
 
 #: By seat, ``None`` if unknown: the actions of a tick, ints ``(heads,)``, and the masks that applied to them, bool
@@ -53,6 +86,19 @@ class Viewer(Protocol):
     It may also have ``controls()``, which returns `ControlGroup`s: what a human does with which key or button. For a
     viewer without, `controls_of` makes them from the contract; for games without a viewer there is `PlainViewer`. What
     a page gets in every tick is the scene as plain values, see `live_scene`.
+
+    For humans who play there is more, all of it optional:
+
+    * ``seen(scene, seat)`` returns the scene as the player of one seat may see it: without what the contract hides. A
+      viewer without it shows a player what the contract names (`viewer_for_players`).
+    * ``why_not(scene, seat)`` says why sub-actions are impossible, by id, as far as a seen scene tells. Masks say
+      whether they are.
+    * ``idle(scene, seat)`` returns the sub-actions that keep things as they are in heads whose first entry does not.
+    * ``at_distance(tiles)`` returns the sub-action of a control for a click on a place that far from the opponent, or
+      ``None``.
+    * ``fight_figures(scenes, seat)`` returns pairs of a label and a text: how the player of a seat has fought, from
+      full scenes.
+    * ``drills()`` returns `Drill`s.
     """
 
     def scene(
@@ -120,6 +166,12 @@ class PlainViewer:
                 lines.append(f"{name} has chosen {', '.join(chosen)}")
         return "\n".join(lines)
 
+    def seen(self, scene: PlainScene, seat: int) -> PlainScene:
+        """Returns the scene without the observations and choices of the other seat."""
+        return replace(
+            scene, seen=_only(scene.seen, seat), legal=_only(scene.legal, seat), chosen=_only(scene.chosen, seat)
+        )
+
     def picture(self, scene: PlainScene) -> NDArray[np.uint8]:
         """Raises `ValueError`: a contract has no picture."""
         raise ValueError(f"{self.contract.name} has no pictures: its game has no viewer (`sb3_pvp.game.Viewer`)")
@@ -128,23 +180,82 @@ class PlainViewer:
 live_scene = to_plain  #: Returns a scene as plain JSON values, as it is sent to a page every tick.
 
 
+def _only(pair: Sequence[Any], seat: int) -> tuple[Any, ...]:
+    return tuple(each if number == seat else None for number, each in enumerate(pair))
+
+
+def viewer_for_players(viewer: Viewer | None, contract: Contract) -> Any:
+    """Returns a viewer with ``seen``: the game's own, or else one that shows what the contract names."""
+    return viewer if hasattr(viewer, "seen") else PlainViewer(contract)
+
+
+def seen_scene(
+    viewer: Viewer | None,
+    world: World,
+    fight: int,
+    names: Sequence[str],
+    seat: int,
+    actions: SeatActions = _NONE,
+    masks: SeatMasks = _NONE,
+) -> Any:
+    """Returns what the player of a seat may see after the last tick, a scene of `viewer_for_players`.
+
+    Nothing in it depends on what the contract hides from the seat. ``actions`` and ``masks`` are as in `Viewer.scene`;
+    the other seat's are not shown.
+    """
+    shown = viewer_for_players(viewer, world.contract)
+    return shown.seen(shown.scene(world, fight, names, _only(actions, seat), _only(masks, seat)), seat)
+
+
 def controls_of(viewer: Viewer | None, contract: Contract) -> tuple[ControlGroup, ...]:
     """Returns what a human may do in a game: what its viewer says, or else a group per head of the contract.
 
-    Raises `ValueError` in one line if a control names a sub-action that the contract lacks, or a key is given twice.
+    Raises `ValueError` in one line if a control names a sub-action that the contract lacks or two of one head, or a key
+    is given twice.
     """
     given = getattr(viewer, "controls", None)
     groups = tuple(_from_contract(contract)) if given is None else tuple(given())
     controls = [control for group in groups for control in group.controls]
     keys = [control.key for control in controls if control.key]
     for control in controls:
-        contract.flat_index(control.action)  # raises for an unknown one, with the nearest that there is
+        # Raises for an unknown one, with the nearest that there is.
+        heads = [contract.action_index(each)[0] for each in _ids(control)]
+        if len({*heads}) < len(heads):
+            raise ValueError(f"the control {control.label!r} makes two choices in one head of {contract.name}")
         if (times := keys.count(control.key)) > 1:
             raise ValueError(f"the key {control.key!r} is given to {times} controls of {contract.name}")
     for group in groups:
         if group.shape == "grid" and group.columns < 1:
             raise ValueError(f"the grid of controls {group.label!r} needs a number of columns")
     return groups
+
+
+def pressed_actions(
+    contract: Contract, mask: NDArray[np.bool_], pressed: Sequence[Control], idle: Sequence[str] = ()
+) -> NDArray[np.int64]:
+    """Returns what a human plays who has pressed these controls, the last one last: int64 ``(heads,)``.
+
+    Controls that the flat ``mask`` forbids do not count, and of those with a head in common only the last one. Where
+    nothing is pressed, things are kept as they are: by ``idle`` (see `Viewer`) if that is legal, else by the head's
+    first entry, even if it is masked. In a turn-based game that is to wait: ask the player before.
+    """
+    wanted: dict[int, int] = {}
+    for control in reversed(pressed):
+        parts = dict(map(contract.action_index, _ids(control)))
+        if not wanted.keys() & parts.keys() and all(mask[contract.flat_index(each)] for each in _ids(control)):
+            wanted |= parts
+    kept, chosen = dict(map(contract.action_index, idle)), list[int]()
+    for head, begin in enumerate(contract.head_offsets[:-1]):
+        legal = contract.conditional_mask(mask, chosen)
+        tries = [each[head] for each in (wanted, kept) if head in each and legal[each[head]]]
+        # The first entry is not played against the rules of the contract, such as "an attack needs a kind of attack".
+        rest = 0 if legal[0] or not mask[begin] else int(legal.argmax())
+        chosen.append([*tries, rest][0])
+    return np.array(chosen)
+
+
+def _ids(control: Control) -> tuple[str, ...]:
+    return (control.action, *control.also)
 
 
 def _from_contract(contract: Contract) -> Iterator[ControlGroup]:

@@ -9,11 +9,24 @@ import numpy as np
 import orjson
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from benchmarks.matrix_games import ROCK_PAPER_SCISSORS
 from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.envs import PvpEnv
-from sb3_pvp.game import Control, ControlGroup, PlainViewer, Viewer, controls_of, find_game, live_scene, make_world
+from sb3_pvp.game import (
+    Control,
+    ControlGroup,
+    PlainViewer,
+    Viewer,
+    controls_of,
+    find_game,
+    live_scene,
+    make_world,
+    pressed_actions,
+    seen_scene,
+)
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.viewer import PlainScene
 from tests.game.contract.random_contracts import contracts
@@ -62,6 +75,14 @@ def test_a_viewer_says_what_a_human_may_do() -> None:
         (
             ControlGroup("Board", (Control("first_heads", "Heads"),), "grid"),
             "the grid of controls 'Board' needs a number",
+        ),
+        (
+            ControlGroup("", (Control("first_heads", "Heads", also=("frist_tails",)),)),
+            "unknown sub-action 'frist_tails'",
+        ),
+        (
+            ControlGroup("", (Control("first_heads", "Both", also=("first_tails",)),)),
+            "the control 'Both' makes two choices in one head of coins_for_two",
         ),
     ],
 )
@@ -118,6 +139,40 @@ def test_a_human_is_shown_the_own_seat_only() -> None:
     for shown in (scene.seen, scene.legal, scene.chosen):
         assert shown[0] is not None and shown[1] is None
     assert "Ben sees" not in PlainViewer(world.contract).text(scene)
+    for viewer in (None, PlainViewer(world.contract), Buttons.__new__(Viewer)):
+        assert seen_scene(viewer, world, 0, NAMES, 0, tuple(actions[0])) == scene
+
+
+def _pressed(mask: NDArray[np.bool_], *ids: str, idle: Sequence[str] = ()) -> list[int]:
+    # Coins of the first head are thrown together with the second one's.
+    both = {"both": Control("first_heads", "", also=("second_heads",))}
+    return [*pressed_actions(CONTRACT, mask, [both.get(each, Control(each, "")) for each in ids], idle)]
+
+
+def test_the_last_pressed_of_a_kind_is_played() -> None:
+    mask = np.ones(CONTRACT.num_flat_actions, bool)
+    assert _pressed(mask) == [0, 0]
+    assert _pressed(mask, "both") == [1, 1]
+    assert _pressed(mask, "first_tails", "both") == [1, 1]
+    assert _pressed(mask, "both", "first_tails") == [0, 0]  # as a whole
+    assert _pressed(mask, "second_heads", "first_heads") == [1, 1]
+    mask[CONTRACT.flat_index("second_heads")] = False
+    assert _pressed(mask, "first_heads", "both") == [1, 0]
+    assert _pressed(mask, "first_heads", "second_heads", idle=["second_heads"]) == [1, 0]
+    mask[:] = True
+    assert _pressed(mask, "first_tails", idle=["first_heads", "second_heads"]) == [0, 1]
+    mask[CONTRACT.flat_index("first_tails")] = False
+    assert _pressed(mask) == [0, 0]  # masked, but nothing was pressed
+
+
+@given(contracts(), st.data())
+def test_what_is_pressed_breaks_no_rule(contract: Contract, data: st.DataObject) -> None:
+    mask = np.ones(contract.num_flat_actions, bool)
+    ids = [action.id for head in contract.heads for action in head.actions]
+    pressed = data.draw(st.lists(st.sampled_from(ids), max_size=6))
+    played = pressed_actions(contract, mask, [Control(each, "") for each in pressed])
+    for head in range(contract.num_heads):
+        assert contract.conditional_mask(mask, played[:head])[played[head]]
 
 
 def test_a_live_scene_of_our_fights_is_read_back() -> None:
