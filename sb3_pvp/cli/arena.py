@@ -135,7 +135,7 @@ def serve(
         if not no_page:
             from sb3_pvp.arena.page.page_server import serving_page
 
-            address = stack.enter_context(serving_page(opened, host, port))
+            address = stack.enter_context(serving_page(opened, host, port, shows=demo))
             typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")
         with resumable("stopped; all matches that were over count, go on with"):
             play_rounds(opened, seconds, told)

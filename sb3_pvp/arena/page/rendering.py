@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from sb3_pvp.arena.page.live import SPEEDS, LiveSummary
+from sb3_pvp.arena.page.live_fight import SPEEDS, LiveSummary
 from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage, Point
 from sb3_pvp.matches.replay.page import as_element_text, player_body
 
