@@ -15,6 +15,7 @@ from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.game import World
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
+from sb3_pvp.games.osrs.rendering.seen import seen_scene_of
 from sb3_pvp.games.osrs.rendering.text import render_text
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ class OsrsViewer:
     ) -> Scene:
         """See `scene_of`."""
         return scene_of(world, fight, names, actions, masks)
+
+    def seen(
+        self,
+        world: World,
+        fight: int,
+        names: Sequence[str],
+        seat: int,
+        actions: Sequence[NDArray[np.int64] | None] = (None, None),
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+    ) -> Scene:
+        """See `seen_scene_of`."""
+        return seen_scene_of(world, fight, names, seat, actions, masks)
 
     def text(self, scene: Scene, color: bool = True) -> str:
         """See `render_text`."""
