@@ -90,6 +90,7 @@ class FighterScene:
         attack: the last attack that it launched, if any.
         incoming: hits on their way to it, the next one first.
         heads: its choices in the contract's order; empty if unknown.
+        wasted: points that its food and brews of this tick would have healed above the most that they can.
         hidden: whether only the other player sees its prayer points, levels, gear and supplies, so that there are none
             here. Its hitpoints are then those that were last seen, 0 before they were.
     """
@@ -123,6 +124,7 @@ class FighterScene:
     attack: AttackScene | None = None
     incoming: tuple[ProjectileScene, ...] = ()
     heads: tuple[HeadScene, ...] = ()
+    wasted: int = 0
     hidden: bool = False
 
 
@@ -233,6 +235,7 @@ def fighter_scene(
         attack=_attack(fighter, ids.base_level(foe, "hitpoints")),
         incoming=_incoming(fighter, ids, facts),
         heads=_heads(fighter),
+        wasted=round((meta["wasted_food_scale"] + meta["wasted_brew_scale"]) * max_hitpoints),  # 0 unless present
     )
 
 

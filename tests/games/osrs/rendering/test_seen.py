@@ -23,6 +23,7 @@ OWN_STATE = {"worn", "inventory"}
 OWN_REPORT = {
     *("episode_ticks", "current_health_percent", "current_prayer_percent", "hit_present", "attack_type_hit"),
     *("player_attack_style_type", "player_frozen_ticks", "remaining_food_scale", "remaining_brew_scale"),
+    *("wasted_food_scale", "wasted_brew_scale"),
     *(f"{skill}_level_scale" for skill in ("attack", "strength", "defence", "ranged", "magic")),
 }
 
