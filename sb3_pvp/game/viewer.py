@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -89,13 +89,14 @@ class Viewer(Protocol):
 
     For humans who play there is more, all of it optional:
 
-    * ``seen(scene, seat)`` returns the scene as the player of one seat may see it: without what the contract hides. A
-      viewer without it shows a player what the contract names (`viewer_for_players`).
+    * ``seen(world, fight, names, seat, actions, masks)`` returns a scene as the player of one seat may see it: made of
+      what the contract shows to the seat, and of its own. A viewer without it shows the observations
+      (`viewer_for_players`).
     * ``why_not(scene, seat)`` says why sub-actions are impossible, by id, as far as a seen scene tells. Masks say
       whether they are.
     * ``idle(scene, seat)`` returns the sub-actions that keep things as they are in heads whose first entry does not.
-    * ``at_distance(tiles)`` returns the sub-action of a control for a click on a place that far from the opponent, or
-      ``None``.
+    * ``at_offset(east, north)`` returns the action of a control for a click on a place that many tiles from the
+      opponent's, or ``None``.
     * ``fight_figures(scenes, seat)`` returns pairs of a label and a text: how the player of a seat has fought, from
       full scenes.
     * ``drills()`` returns `Drill`s.
@@ -166,11 +167,17 @@ class PlainViewer:
                 lines.append(f"{name} has chosen {', '.join(chosen)}")
         return "\n".join(lines)
 
-    def seen(self, scene: PlainScene, seat: int) -> PlainScene:
-        """Returns the scene without the observations and choices of the other seat."""
-        return replace(
-            scene, seen=_only(scene.seen, seat), legal=_only(scene.legal, seat), chosen=_only(scene.chosen, seat)
-        )
+    def seen(
+        self,
+        world: World,
+        fight: int,
+        names: Sequence[str],
+        seat: int,
+        actions: SeatActions = _NONE,
+        masks: SeatMasks = _NONE,
+    ) -> PlainScene:
+        """Returns the scene with the observations and choices of this seat only."""
+        return type(self)(self.contract, (seat,)).scene(world, fight, names, actions, masks)
 
     def picture(self, scene: PlainScene) -> NDArray[np.uint8]:
         """Raises `ValueError`: a contract has no picture."""
@@ -178,10 +185,6 @@ class PlainViewer:
 
 
 live_scene = to_plain  #: Returns a scene as plain JSON values, as it is sent to a page every tick.
-
-
-def _only(pair: Sequence[Any], seat: int) -> tuple[Any, ...]:
-    return tuple(each if number == seat else None for number, each in enumerate(pair))
 
 
 def viewer_for_players(viewer: Viewer | None, contract: Contract) -> Any:
@@ -203,8 +206,7 @@ def seen_scene(
     Nothing in it depends on what the contract hides from the seat. ``actions`` and ``masks`` are as in `Viewer.scene`;
     the other seat's are not shown.
     """
-    shown = viewer_for_players(viewer, world.contract)
-    return shown.seen(shown.scene(world, fight, names, _only(actions, seat), _only(masks, seat)), seat)
+    return viewer_for_players(viewer, world.contract).seen(world, fight, names, seat, actions, masks)
 
 
 def controls_of(viewer: Viewer | None, contract: Contract) -> tuple[ControlGroup, ...]:

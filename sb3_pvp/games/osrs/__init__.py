@@ -78,7 +78,7 @@ class OsrsGame(Game):
         """The pictures of a fight: fighters, their supplies and their choices."""
         from sb3_pvp.games.osrs.viewer import OsrsViewer
 
-        return OsrsViewer()
+        return OsrsViewer(self.name)
 
     @cached_property
     def scripts(self) -> Mapping[str, Callable[[Turn], None]]:  # type: ignore[override]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sb3_pvp.game.contract.turn import Turn
 
@@ -21,6 +22,7 @@ _ATTACKS = (  # (style, kind, the prayer that protects against it)
     ("melee_attack", "basic_melee_attack", "target_melee_prayer"),
 )
 _RANGED = 1  # its column in `_ATTACKS`
+SHOWN_TICKS = 2  # how long a switcher shows the weapon of its next attack
 
 
 def _stayalive(turn: Turn) -> None:
@@ -72,4 +74,37 @@ def _attack(turn: Turn) -> None:
         turn.choose(kind, chosen)
 
 
-SCRIPTS: dict[str, Callable[[Turn], None]] = {"stayalive": _stayalive, "scripted": _scripted}
+def _switcher(turn: Turn) -> None:
+    """Attacks in a random style, whose weapon it wields two ticks before if the rules let it; eats.
+
+    A human learns from it to pray against what it wields.
+    """
+    _eat(turn)
+    wielded = np.stack([turn.see(f"player_using_{style}") for style in ("mage", "ranged", "melee")]).argmax(axis=0)
+    style = np.where(turn.see("attack_cycle_ticks") == SHOWN_TICKS, _drawn(turn), wielded)
+    for number, (attack, kind, _) in enumerate(_ATTACKS):
+        attacks = (style == number) & turn.can(attack) & turn.can(kind)
+        turn.choose(attack, attacks)
+        turn.choose(kind, attacks)
+
+
+def _guard(turn: Turn) -> None:
+    """Changes its protection prayer at random, once in four ticks; eats, and does not attack."""
+    _eat(turn)
+    prays = np.sum([turn.see(f"player_{name}_prayer") for name in ("magic", "ranged", "melee")], axis=0) > 0
+    changes = ~prays | (turn.chance * 3 % 1 < 1 / 4)  # whichever of the three is drawn
+    for number, style in enumerate(("mage", "ranged", "melee")):
+        turn.choose(f"{style}_prayer", changes & (_drawn(turn) == number) & turn.can(f"{style}_prayer"))
+
+
+def _drawn(turn: Turn) -> NDArray[np.float64]:
+    """Returns the number of a style, uniform."""
+    return np.floor(turn.chance * len(_ATTACKS))
+
+
+SCRIPTS: dict[str, Callable[[Turn], None]] = {
+    "stayalive": _stayalive,
+    "scripted": _scripted,
+    "switcher": _switcher,
+    "guard": _guard,
+}

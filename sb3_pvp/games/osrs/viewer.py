@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import from_plain
-from sb3_pvp.game import World
+from sb3_pvp.game import ControlGroup, Drill, World
+from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
+from sb3_pvp.games.osrs.drills import DRILLS
+from sb3_pvp.games.osrs.reasons import reasons_of
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
+from sb3_pvp.games.osrs.rendering.seen import seen_scene_of
 from sb3_pvp.games.osrs.rendering.text import render_text
 
 if TYPE_CHECKING:
@@ -25,7 +29,10 @@ _SCRIPTS = ("fighters.js", "arena.js", "panels.js", "story.js")
 
 
 class OsrsViewer:
-    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`."""
+    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`; ``contract`` is the name of one."""
+
+    def __init__(self, contract: str = "NhEnv") -> None:
+        self.contract = contract
 
     #: Endings of the files that `read_recording` reads.
     recordings = (".jsonl", ".jsonl.gz")
@@ -40,6 +47,38 @@ class OsrsViewer:
     ) -> Scene:
         """See `scene_of`."""
         return scene_of(world, fight, names, actions, masks)
+
+    def seen(
+        self,
+        world: World,
+        fight: int,
+        names: Sequence[str],
+        seat: int,
+        actions: Sequence[NDArray[np.int64] | None] = (None, None),
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
+    ) -> Scene:
+        """See `seen_scene_of`."""
+        return seen_scene_of(world, fight, names, seat, actions, masks)
+
+    def controls(self) -> tuple[ControlGroup, ...]:
+        """Returns what a human may do."""
+        return CONTROLS[self.contract]
+
+    def why_not(self, scene: Scene, seat: int) -> Mapping[str, str]:
+        """See `reasons_of`."""
+        return reasons_of(scene, seat)
+
+    def idle(self, scene: Scene, seat: int) -> tuple[str, ...]:
+        """See `idle_actions`."""
+        return idle_actions(scene, seat)
+
+    def at_offset(self, east: int, north: int) -> str | None:
+        """See `action_at`; ``None`` in the game without movement."""
+        return action_at(east, north) if self.contract == "NhEnv" else None
+
+    def drills(self) -> tuple[Drill, ...]:
+        """Returns exercises for a human, none in the game without protection prayers."""
+        return DRILLS if self.contract == "NhEnv" else ()
 
     def text(self, scene: Scene, color: bool = True) -> str:
         """See `render_text`."""

@@ -21,3 +21,15 @@ OBSERVATION_MAP = ObservationMap(
     weapons={"tentacle": "player_using_whip", "greataxe": "player_using_axe", "maul": "player_using_maul"},
     armor_off="player_armor_unequipped",
 )
+
+#: The opponent, as the observations of a seat show it.
+TARGET_MAP = ObservationMap(
+    base_levels={"hitpoints": BASE_LEVEL},
+    full_energy=1.0,
+    food={},
+    potions={},
+    waits={"attack": ("target_attack_cycle_ticks", 6), "food": ("target_potion_cycle_ticks", 2)},  # sic, food
+    vengeance="target_has_veng_cast",
+    weapons={"tentacle": "target_using_whip", "greataxe": "target_using_axe", "maul": "target_using_maul"},
+    armor_off="target_armor_unequipped",
+)

@@ -64,12 +64,12 @@ def _attacks(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iter
     attack, weapon = new.attack, new.gear.get("weapon") or new.weapon
     # Spells do not depend on the weapon, special attacks with magic do.
     with_weapon = f" with {weapon}" if weapon and not (attack.style == "magic" and not is_special) else ""
-    rolled = f"hits {attack.damage}" if attack.damage else "misses"
+    rolled = "" if attack.damage is None else f" hits {attack.damage}" if attack.damage else " misses"
     prays = new.overhead is not None
-    against = (", against prayer" if attack.prayed else ", off prayer") if prays and attack.damage else ""
-    text = f"{'special ' if is_special else ''}{attack.style} attack{with_weapon} {rolled}{against}"
+    against = (", against prayer" if attack.prayed else ", off prayer") if prays and attack.damage != 0 else ""
+    text = f"{'special ' if is_special else ''}{attack.style} attack{with_weapon}{rolled}{against}"
     kind: Kind = "special" if is_special else "attack"
-    yield Event(tick, kind, seat, text, attack.damage, attack.style, attack.prayed)
+    yield Event(tick, kind, seat, text, attack.damage or 0, attack.style, attack.prayed)
 
 
 def _effects(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:

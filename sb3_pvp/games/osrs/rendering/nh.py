@@ -38,3 +38,23 @@ OBSERVATION_MAP = ObservationMap(
     moving="player_is_moving",
     next_hit="ticks_until_hit_on_player",
 )
+
+#: The opponent, as the observations of a seat show it; its hitpoints in shares of the own base level.
+TARGET_MAP = ObservationMap(
+    base_levels={"hitpoints": "absolute_hitpoints_level"},
+    full_energy=100.0,
+    food={},
+    potions={},
+    waits={
+        "attack": ("target_attack_cycle_ticks", 1),
+        "food": ("target_potion_cycle_ticks", 1),  # sic, see the contract
+        "vengeance": ("target_veng_cooldown_ticks", 1),
+    },
+    vengeance="is_target_veng_active",
+    overheads={prayer: f"target_{prayer}_prayer" for prayer in ("melee", "ranged", "magic", "smite", "redemption")},
+    special_weapon="target_spec_equipped",
+    freeze_immunity="target_frozen_immunity_ticks",
+    can_melee="player_location_can_melee",
+    moving="target_is_moving",
+    next_hit="ticks_until_hit_on_target",
+)

@@ -43,11 +43,11 @@ class HeadScene:
 class AttackScene:
     """An attack that was launched in this tick. Its ``damage`` is rolled already, but a projectile has yet to land.
 
-    ``prayed``: the other fighter's prayer reduced it.
+    ``damage`` is ``None`` if it is hidden; ``prayed``: the other fighter's prayer reduced it.
     """
 
     style: str
-    damage: int
+    damage: int | None
     prayed: bool = False
 
 
@@ -90,6 +90,9 @@ class FighterScene:
         attack: the last attack that it launched, if any.
         incoming: hits on their way to it, the next one first.
         heads: its choices in the contract's order; empty if unknown.
+        wasted: points that its food and brews of this tick would have healed above the most that they can.
+        hidden: whether only the other player sees its prayer points, levels, gear and supplies, so that there are none
+            here. Its hitpoints are then those that were last seen, 0 before they were.
     """
 
     name: str
@@ -121,6 +124,8 @@ class FighterScene:
     attack: AttackScene | None = None
     incoming: tuple[ProjectileScene, ...] = ()
     heads: tuple[HeadScene, ...] = ()
+    wasted: int = 0
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,13 @@ def fighters_scene(
         outcome=outcome.name.lower(),
         distance=distance,
         fighters=(
-            _fighter_scene(first, second, facts[0], (0, 0)),
-            _fighter_scene(second, first, facts[1], (distance, 0)),  # to the east: the direction is unknown
+            fighter_scene(first, second, facts[0], (0, 0)),
+            fighter_scene(second, first, facts[1], (distance, 0)),  # to the east: the direction is unknown
         ),
     )
 
 
-def _fighter_scene(
+def fighter_scene(
     fighter: ShownFighter, foe: ShownFighter, facts: SeatFacts | None, tile: tuple[int, int]
 ) -> FighterScene:
     """Returns the scene of one fighter; ``tile`` is its place if the facts do not include one."""
@@ -202,9 +207,9 @@ def _fighter_scene(
     max_hitpoints, max_prayer = (ids.base_level(fighter, skill) for skill in ("hitpoints", "prayer"))
     return FighterScene(
         name=fighter.name,
-        hitpoints=_points(meta["current_health_percent"], max_hitpoints),
+        hitpoints=points_of(meta["current_health_percent"], max_hitpoints),
         max_hitpoints=max_hitpoints,
-        prayer=_points(meta["current_prayer_percent"], max_prayer),
+        prayer=points_of(meta["current_prayer_percent"], max_prayer),
         max_prayer=max_prayer,
         special_energy=fighter.see("special_energy_percent") / ids.full_energy,
         levels=_levels(fighter, ids),
@@ -225,15 +230,16 @@ def _fighter_scene(
         brew_bars=float(meta["remaining_brew_scale"]),
         food=_counts(fighter, ids.food) | (facts.uncounted_food if facts else {}),
         potions=_counts(fighter, ids.potions),
-        waits=_waits(fighter, ids),
+        waits=waits_of(fighter, ids),
         hitsplats=facts.hitsplats if facts else _hitsplats(fighter, max_hitpoints),
         attack=_attack(fighter, ids.base_level(foe, "hitpoints")),
         incoming=_incoming(fighter, ids, facts),
         heads=_heads(fighter),
+        wasted=round((meta["wasted_food_scale"] + meta["wasted_brew_scale"]) * max_hitpoints),  # 0 unless present
     )
 
 
-def _points(fraction: float, base: int) -> int:
+def points_of(fraction: float, base: int) -> int:
     """Converts a fraction to points; at least 1 if it is positive, since 0 means none left."""
     return max(round(float(fraction) * base), 1 if fraction > 0 else 0)
 
@@ -249,7 +255,7 @@ def _counts(fighter: ShownFighter, supplies: Mapping[str, str]) -> dict[str, int
     return {name: count for name, observation in supplies.items() if (count := fighter.count(observation))}
 
 
-def _waits(fighter: ShownFighter, ids: ObservationMap) -> dict[str, int]:
+def waits_of(fighter: ShownFighter, ids: ObservationMap) -> dict[str, int]:
     ticks = {name: round(fighter.see(observation) * unit) for name, (observation, unit) in ids.waits.items()}
     return {name: wait for name, wait in ticks.items() if wait}
 

@@ -174,7 +174,8 @@ def _hits(fighter: FighterScene, paint: Paint) -> str:
 
 def _launched(attack: AttackScene, paint: Paint) -> str:
     prayer = " (prayed)" if attack.prayed else ""
-    return paint(f"hits {attack.style} {attack.damage}{prayer}", STYLE_COLORS.get(attack.style))
+    done = f"attacks {attack.style}" if attack.damage is None else f"hits {attack.style} {attack.damage}"
+    return paint(f"{done}{prayer}", STYLE_COLORS.get(attack.style))
 
 
 def _choices(fighter: FighterScene) -> tuple[str, str]:

@@ -90,7 +90,7 @@ function figure(tick, seat, [x, y], foe) {
   const body = shape("g", { transform: `translate(${x} ${y}) scale(${FIGURE})` });
   const color = { fill: `var(--seat${seat})`, stroke: "var(--card)", "stroke-width": 1.2 };
   body.append(shape("ellipse", { cx: 0, cy: 0, rx: 15, ry: 5, fill: "#0004" }));
-  if (one.hitpoints <= 0) {
+  if (isDead(tick, seat)) {
     body.append(shape("path", { d: "M-16 -3Q0 -12 14 -4L16 1L-16 1Z", ...color }), shape("circle", { cx: 20, cy: -3, r: 6, ...color }));
     return body;
   }
@@ -131,8 +131,10 @@ function projectiles(tick, seat, place) {
 /** Prayer and health above a fighter, the damage of this tick on it, and its attack below. */
 function labels(tick, seat, [x, y], below) {
   const one = fighter(tick, seat), parts = [], share = Math.min(one.hitpoints / Math.max(one.max_hitpoints, 1), 1);
-  parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36, height: 5, rx: 2, fill: "var(--bad)" }));
-  parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36 * share, height: 5, rx: 2, fill: "var(--good)" }));
+  if (!isUnhurt(tick, seat)) {
+    parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36, height: 5, rx: 2, fill: "var(--bad)" }));
+    parts.push(shape("rect", { x: x - 18, y: y - 55, width: 36 * share, height: 5, rx: 2, fill: "var(--good)" }));
+  }
   if (GLYPHS[one.overhead]) {
     parts.push(shape("circle", { cx: x, cy: y - 68, r: 10.5, fill: "var(--card)", stroke: "var(--line)" }), glyph(one.overhead, x, y - 68, 0.8));
   }
@@ -142,7 +144,8 @@ function labels(tick, seat, [x, y], below) {
     parts.push(caption(damage, at + 1, y - 12, 12, "#fff"));
   });
   if (one.attack) {
-    const said = one.attack.damage ? `hits ${one.attack.damage}${one.attack.prayed ? " (prayed)" : ""}` : "misses";
+    const unknown = one.attack.damage === null || one.attack.damage === undefined, prayed = one.attack.prayed ? " (prayed)" : "";
+    const said = unknown ? `attacks${prayed}` : one.attack.damage ? `hits ${one.attack.damage}${prayed}` : "misses";
     const words = caption(said, x, y + below, 12, `var(--${one.attack.style})`);
     words.classList.add("said");
     parts.push(words);

@@ -6,11 +6,13 @@ scene.panel = (seat) => {
   const [chips, supplied] = [element("div", { class: "chips" }), element("div", { class: "chips" })], gear = element("p", { class: "gear" });
   const draw = (tick) => {
     const one = fighter(tick, seat), share = one.hitpoints / Math.max(one.max_hitpoints, 1), worn = Object.values(one.gear || {});
+    hp.row.hidden = isUnhurt(tick, seat);
     setBar(hp, one.hitpoints, one.max_hitpoints, `${one.hitpoints}/${one.max_hitpoints}`);
     hp.fill.className = `fill ${Object.keys(STATE).find((name) => share > STATE[name])}`;
+    prayer.row.hidden = Boolean(one.hidden);
     setBar(prayer, one.prayer, one.max_prayer, `${one.prayer}/${one.max_prayer}`);
     setBar(special, one.special_energy, 1, percent(one.special_energy));
-    chips.replaceChildren(...stance(one));
+    chips.replaceChildren(...stance(one, isDead(tick, seat)));
     supplied.replaceChildren(...supplies(one));
     gear.textContent = worn.length ? `Wears ${worn.join(", ")}.` : "";
   };
@@ -32,11 +34,11 @@ function setBar(bar, value, full, number) {
 
 const chip = (text, kind = "") => element("span", { class: `chip ${kind}` }, text);
 
-function stance(one) {
+function stance(one, dead) {
   const weapon = (one.gear || {}).weapon || one.weapon, chips = [];
   chips.push(chip(weapon ? `${weapon} (${one.style})` : `wields ${one.style}`, one.style));
   if (one.overhead !== null) chips.push(chip(one.overhead === "none" ? "no overhead prayer" : `prays ${one.overhead}`, one.overhead));
-  if (one.hitpoints <= 0) return [...chips, chip("dead", "melee")];
+  if (dead) return [...chips, chip("dead", "melee")];
   const waits = one.waits || {};
   chips.push(waits.attack ? chip(`attacks in ${waits.attack}`) : chip("ready to attack", "ready"));
   for (const [name, ticks] of Object.entries(waits)) if (name !== "attack") chips.push(chip(`${name} in ${ticks}`));
@@ -48,6 +50,7 @@ function stance(one) {
 }
 
 function supplies(one) {
+  if (one.hidden) return [];
   const counts = Object.entries({ ...one.food, ...one.potions }).map(([name, count]) => chip(`${name} ${count}`));
   const levels = Object.entries(one.levels || {}).map(([skill, change]) => `${skill} ${change > 0 ? "+" : "−"}${Math.abs(change)}`);
   if (levels.length) counts.push(element("span", { class: "chip", title: levels.join(", ") }, `levels ${levels.length} changed`));

@@ -19,9 +19,12 @@ function tallies(tick) {
   return TALLIES.map(([name, count]) => [name, ...SEATS.map((seat) => past.reduce((sum, event) => sum + count(event, seat), 0))]);
 }
 
-scene.tallies = (tick) => tallies(tick).filter(([name]) => name !== "off prayer" || fighter(0, 0).overhead !== null);
+/** What both are known to have done: nobody sees what the opponent eats and drinks. */
+scene.tallies = (tick) => tallies(tick).filter(([name]) =>
+  isSeen() ? !["food eaten", "potion doses", "off prayer"].includes(name) : name !== "off prayer" || fighter(0, 0).overhead !== null);
 
 scene.standing = (tick) => {
+  if (isSeen()) return [];
   const lives = SEATS.map((seat) => life(tick, seat)), lead = lives[0] - lives[1];
   if (Math.abs(lead) < 0.1) return [`Neither is ahead: health, food and brews are level. Prayer points left ${SEATS.map((seat) => fighter(tick, seat).prayer).join(" to ")}.`];
   const seat = lead > 0 ? 0 : 1, other = 1 - seat;

@@ -115,7 +115,8 @@ def _activity(fighter: FighterScene) -> Line:
         return "dead", DAMAGE
     if fighter.attack:
         prayed = " (prayed)" if fighter.attack.prayed else ""
-        return f"{fighter.attack.style} attack for {fighter.attack.damage}{prayed}", TEXT
+        damage = "" if fighter.attack.damage is None else f" for {fighter.attack.damage}"
+        return f"{fighter.attack.style} attack{damage}{prayed}", TEXT
     wait = fighter.waits.get("attack")
     return (f"attacks again in {wait}", FAINT) if wait else ("ready to attack", TEXT)
 
