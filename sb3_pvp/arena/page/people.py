@@ -27,7 +27,7 @@ from sb3_pvp.arena.challenge import fingerprint_of
 from sb3_pvp.arena.match_rounds import TICK_LIMIT
 from sb3_pvp.arena.referee import packed
 from sb3_pvp.common.databases import NUMBER, TEXT, connected, writing
-from sb3_pvp.common.errors import shown
+from sb3_pvp.common.errors import require_known, shown
 from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.league.glicko import Glicko, after_games, after_rest
 from sb3_pvp.players.league.match_log import SCORES, MatchDetails
@@ -36,10 +36,11 @@ from sb3_pvp.policies.files.demonstrations import Demonstration, save_demonstrat
 FOLDER = "people"  #: In that of the arena: all that is kept of people is in it.
 MOST_PEOPLE = 10_000
 DAY = 86_400.0  #: Seconds of a rating period, and those that a name without a fight is kept.
-_KEY_LENGTHS = range(20, 201)
 _NAME = re.compile(r"\w[\w .-]{1,23}")
 _VERSION, _LOCK = 1, 0x73623372
-
+_NUMBERS = ("seed", "ticks", "rated", "digest")
+_SAME = ("opponent", "handicap", "outcome", "build", "finished_at", "cause")
+_RATED = ("number", "person", "opponent", "handicap", "outcome", "finished_at", "rated")
 _META = sa.MetaData()
 _PEOPLE = sa.Table(
     "people",
@@ -55,14 +56,12 @@ _FIGHTS = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("key", **TEXT, unique=True),
     *(sa.Column(name, **TEXT) for name in ("person", "opponent", "handicap", "outcome", "version", "challenge")),
-    *(sa.Column(name, **NUMBER) for name in ("seed", "ticks", "rated", "digest")),
+    *(sa.Column(name, **NUMBER) for name in _NUMBERS),
     *(sa.Column(name, sa.Text) for name in ("build", "cause")),
     sa.Column("finished_at", sa.Double, nullable=False),
     sa.Column("actions", sa.LargeBinary, nullable=False),
     sqlite_autoincrement=True,  # a number is never given again, so a ladder sees that a fight is gone
 )
-_SAME = ("opponent", "handicap", "outcome", "seed", "build", "ticks", "digest", "finished_at", "rated", "cause")
-_RATED = ("number", "person", "opponent", "handicap", "outcome", "finished_at", "rated")
 
 
 @dataclass(frozen=True)
@@ -128,50 +127,51 @@ class People:
         Raises `ValueError` for a name that is impossible, another person's or a player's, and for a key of a wrong
         length. A name is free again if it has not fought within a day.
         """
-        if len(key) not in _KEY_LENGTHS:
-            raise ValueError(f"a key has {_KEY_LENGTHS[0]} to {_KEY_LENGTHS[-1]} characters")
+        if not 20 <= len(key) <= 200:
+            raise ValueError("a key has 20 to 200 characters")
         written, person = _written(name), _folded(name)
         if person in {_folded(each.name.replace("+", " ")) for each in self._arena.players}:
             raise ValueError(f"there is a player {written} in this arena: choose another name")
         hashed, now = hashlib.sha256(key.encode()).hexdigest(), time.time()
+        idle = (_PEOPLE.c.claimed_at < now - DAY) & _PEOPLE.c.person.not_in(sa.select(_FIGHTS.c.person))
         with self._writing() as connection:
-            known = connection.execute(sa.select(_PEOPLE).where(_PEOPLE.c.person == person)).mappings().fetchone()
-            if known is not None and not hmac.compare_digest(known["key_hash"], hashed):
-                raise ValueError(f"{written} is somebody else's name: choose another one")
-            if known is not None:
-                return str(known["name"])
-            idle = (_PEOPLE.c.claimed_at < now - DAY) & _PEOPLE.c.person.not_in(sa.select(_FIGHTS.c.person))
             connection.execute(_PEOPLE.delete().where(idle))
-            if connection.execute(sa.select(sa.func.count()).select_from(_PEOPLE)).scalar_one() >= MOST_PEOPLE:
-                raise ValueError(f"this arena has {MOST_PEOPLE:,} people already: fight without a name")
-            row = {"person": person, "name": written, "key_hash": hashed, "claimed_at": now}
-            connection.execute(_PEOPLE.insert(), row)
-        return written
+            known = connection.execute(sa.select(_PEOPLE).where(_PEOPLE.c.person == person)).fetchone()
+            if known is None:
+                if connection.execute(sa.select(sa.func.count()).select_from(_PEOPLE)).scalar_one() >= MOST_PEOPLE:
+                    raise ValueError(f"this arena has {MOST_PEOPLE:,} people already: fight without a name")
+                row = {"person": person, "name": written, "key_hash": hashed, "claimed_at": now}
+                connection.execute(_PEOPLE.insert(), row)
+            elif not hmac.compare_digest(known.key_hash, hashed):
+                raise ValueError(f"{written} is somebody else's name: choose another one")
+        return written if known is None else str(known.name)
 
     def record(self, fight: PersonFight) -> str:
         """Keeps a fight, and with its observations a demonstration; returns its key.
 
-        Raises `ValueError` if nobody has the name any more, or the opponent is none of the arena.
+        Raises `ValueError` if nobody has the name any more, and for an opponent or an outcome that there is not.
         """
         person, number = _folded(fight.person), secrets.token_hex(8)
         versions = {each.name: each.version for each in self._arena.players}
         if fight.opponent not in versions:
             raise ValueError(f"there is no player {fight.opponent}")
+        require_known("outcome", fight.outcome, SCORES)
         challenge = self._arena.challenge.model_copy(update={"reset_params": dict(fight.reset_params)})
         rules = orjson.dumps(challenge.rules).decode()
         self._arena.store.set_fact(f"rules/{challenge.rules_hash}", rules, replace=False)
-        row = {"key": f"{FOLDER}/fight-{number}", "person": person, "version": versions[fight.opponent]}
-        row |= {name: getattr(fight, name) for name in _SAME} | {"challenge": challenge.rules_hash}
+        own = {"key": f"{FOLDER}/fight-{number}", "person": person, "version": versions[fight.opponent]}
+        own |= {"challenge": challenge.rules_hash, **{name: getattr(fight, name) for name in _SAME}}
+        numbers = {name: int(getattr(fight, name)) for name in _NUMBERS}  # SQLite would store NumPy's as blobs
         with self._writing() as connection:  # until the file is there, so that nobody is forgotten between the two
             if connection.execute(sa.select(_PEOPLE.c.name).where(_PEOPLE.c.person == person)).scalar() is None:
                 raise ValueError(f"nobody has the name {fight.person}: claim it first")
-            connection.execute(_FIGHTS.insert(), {**row, "actions": packed(fight.actions)})
+            connection.execute(_FIGHTS.insert(), {**own, **numbers, "actions": packed(fight.actions)})
             if fight.observations is not None and fight.masks is not None:
                 contract, opponent = challenge.played.contract, f"{fight.opponent} {fight.handicap}".strip()
                 seen, about = (fight.observations, fight.masks), (contract.name, fingerprint_of(contract), opponent)
                 demonstration = Demonstration(*seen, fight.actions[:, 0], *about, fight.outcome)
                 save_demonstration(demonstration, self._demonstrations(person) / f"{number}.npz")
-        return str(row["key"])
+        return own["key"]
 
     def fight(self, key: str) -> MatchRecord:
         """Returns a fight for `sb3_pvp.arena.verify` and ``recording_of``; raises `ValueError` if there is none.
@@ -205,8 +205,9 @@ class People:
             for person, counts in self._counts.items():
                 rating, last = self._ratings[person], self._last[person]
                 known = after_rest(rating, max(now - last, 0.0) / DAY)
-                results = counts.total(), *(counts[outcome] for outcome in SCORES)
-                found.append(PersonStanding(names[person], known.rating, known.deviation, *results, last))
+                won, tied, lost = (counts[outcome] for outcome in SCORES)
+                strength, results = known[:2], (counts.total(), won, tied, lost)
+                found.append(PersonStanding(names[person], *strength, *results, last))
         return sorted(found, key=lambda each: (-each.lower, each.name))
 
     def forget(self, name: str) -> int:
