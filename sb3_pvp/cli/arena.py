@@ -206,7 +206,7 @@ def forget(folder: Folder, name: Annotated[str, typer.Argument(help="A name of t
 
     with refusals():
         gone = People(_opened(folder)).forget(name)
-    typer.echo(f"{name} is forgotten: the name with its key, {gone} fights and all demonstrations")
+    typer.echo(f"{name} is forgotten: the name with its key, all demonstrations, and fights: {gone}")
 
 
 @arena.command("leaderboard")

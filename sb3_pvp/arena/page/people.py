@@ -247,7 +247,7 @@ class People:
                     self._ratings[row.opponent, row.handicap] = after_games(other, [(rested, 1 - score)], 0)
                     self._counts[row.person][row.outcome] += 1
                     self._last[row.person] = row.finished_at
-            return dict(connection.execute(names).tuples().all())
+            return {each.person: each.name for each in connection.execute(names)}
 
     def _demonstrations(self, person: str) -> Path:
         return self.folder / "demonstrations" / person
@@ -270,7 +270,7 @@ def _written(name: str) -> str:
     with suppress(ValueError):
         if _NAME.fullmatch(written) and _player(written):
             return written
-    raise ValueError(f"a name has 2 to 24 letters, digits, spaces and _ . -, a letter first; got {shown(name)}")
+    raise ValueError(f"a name has 2 to 24 letters, digits, spaces and _ . -, not . or - first; got {shown(name)}")
 
 
 def _folded(name: str) -> str:
