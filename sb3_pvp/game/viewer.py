@@ -100,6 +100,7 @@ class Viewer(Protocol):
     * ``fight_figures(scenes, seat)`` returns pairs of a label and a text: how the player of a seat has fought, from
       full scenes.
     * ``drills()`` returns `Drill`s.
+    * ``real_time``: whether ticks go on when a player does nothing. In games without it a page waits for a choice.
     """
 
     def scene(

@@ -23,6 +23,7 @@ from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
 from sb3_pvp.arena.page.live import LiveFights, LiveOrder
 from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Watcher
+from sb3_pvp.arena.page.people import FOLDER, PersonStanding
 from sb3_pvp.arena.page.rendering import Pages
 from sb3_pvp.arena.page.standing_figures import (
     MOST,
@@ -39,11 +40,12 @@ from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import one_line
 from sb3_pvp.matches.replay.page import content_of, player_files
+from sb3_pvp.matches.replay.recording import TextScenes
 
 #: Where players are sent to.
 UPLOADS = "/api/players"
 #: Files of the site that are not made.
-STATIC = ("site.css", "site.js", "live.js")
+STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js")
 _PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -95,9 +97,11 @@ class ArenaPage:
 
     def recorded(self, key: str) -> dict[str, Any]:
         """Returns what a page needs to play a fight of the log."""
-        if not self.arena.log.known([key]):
-            raise KeyError(key)
         try:
+            if key.startswith(f"{FOLDER}/"):
+                return content_of(recording_of(self.arena, self.live.people.fight(key)))
+            if not self.arena.log.known([key]):
+                raise KeyError(key)
             return content_of(recording_of(self.arena, key))
         except ValueError as error:
             raise HTTPException(404, one_line(error)) from error
@@ -220,7 +224,21 @@ def _live(page: Page) -> str:
 
 @_html.get("/live/{fight}")
 async def _watch(page: Page, fight: str) -> str:
-    return page.pages.watch(page.live.find(fight).content(), is_live=True)
+    found = page.live.find(fight)
+    # A player's own view may be another one than the game's page draws.
+    is_text = found.after is None and isinstance(found.viewer, TextScenes)
+    return page.pages.watch(found.content(), is_live=True, script="text.js" if is_text else "watch.js")
+
+
+@_html.get("/play")
+def _play(page: Page) -> str:
+    return page.pages.play(page.figures, page.live.people.ladder())
+
+
+@_api.get("/people")
+def people(page: Page) -> list[PersonStanding]:
+    """The ladder of the people who fight here, best first; they are no players of the table."""
+    return page.live.people.ladder()
 
 
 @_html.get("/static/{name}")
@@ -382,8 +400,8 @@ async def _listen(socket: WebSocket, fight: LiveFight, plays: bool) -> bool:
 
 def site_file(name: str, game: str) -> bytes:
     """Returns the content of a file of the site; `KeyError` if there is none."""
-    if name in ("watch.css", "watch.js"):
-        return player_files(game)[name == "watch.js"].encode()
+    if name in ("watch.css", "watch.js", "text.js"):
+        return player_files(game, name == "text.js")[name != "watch.css"].encode()
     if name not in STATIC:
         raise KeyError(name)
     return (files("sb3_pvp.arena.page") / "static" / name).read_bytes()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
+from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,26 +14,34 @@ from itertools import count, cycle, permutations
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
-from sb3_pvp.arena.match_rounds import files_of
+from sb3_pvp.arena.match_rounds import TICK_LIMIT, files_of
 from sb3_pvp.arena.page.guards import PageRefusal
-from sb3_pvp.arena.page.live_fight import PERSON, LiveFight, LiveSummary, Person
+from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT, LiveFight, LiveSummary, Person
+from sb3_pvp.arena.page.people import People, PersonFight
 from sb3_pvp.arena.playing import File
+from sb3_pvp.arena.referee import unpacked
 from sb3_pvp.arena.store import ACTIVE, Entrant
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
-from sb3_pvp.game import game_reference
+from sb3_pvp.game import controls_of, game_reference
 from sb3_pvp.matches.replay.page import short_labels
 from sb3_pvp.matches.replay.recording import RecordedPlayer, heads_of, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
 from sb3_pvp.players.handicaps import MOST_DELAY
+from sb3_pvp.players.league.match_log import SCORES
 from sb3_pvp.players.opponents import WORLD_BOT
 
+#: Tiles from the opponent that a click on the map may be.
+REACH = 12
+#: Of what is said after a person's fight, what is for the log only.
+KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
 #: Fights at the same time, and those that are kept for late viewers.
 MOST_FIGHTS, MOST_KEPT = 32, 60
@@ -118,6 +128,7 @@ class LiveFights:
         self._fights: dict[str, LiveFight] = {}
         self._tasks = set[asyncio.Task[None]]()
         self._shared, self._looked = FightProcess(arena.challenge), asyncio.Event()
+        self.people = People(arena)
 
     async def warm(self) -> None:
         """Starts the process that most fights share, so that the first one begins at once."""
@@ -152,6 +163,12 @@ class LiveFights:
         if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
         rules, wish = self._arena.challenge, order.person
+        if wish is not None and wish.name:
+            try:
+                name = await asyncio.to_thread(self.people.claim, wish.name, wish.key)
+            except ValueError as error:
+                raise PageRefusal(str(error), 409) from error
+            order = order.model_copy(update={"person": (wish := wish.model_copy(update={"name": name}))})
         viewer = viewer_for_page(rules.played, wish is not None)
         drill = None if wish is None or wish.drill is None else _named(viewer, wish.drill)
         pair = await self._pair(order, drill)
@@ -162,7 +179,7 @@ class LiveFights:
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
-        person = None if wish is None else Person(wish.name or "you", not getattr(viewer, "real_time", False))
+        person = None if wish is None else self._person(wish, drill)
         fight, number = LiveFight(self._header(pair, person), viewer, person), next(self._numbers)
         players = await asyncio.to_thread(self._players, pair, process)
         if person is not None:
@@ -173,7 +190,7 @@ class LiveFights:
             job |= {"delay": wish.delay, "randomness": wish.randomness, "consent": wish.consent}
         if drill is not None:
             job |= {"drill": drill.id, "ticks": drill.ticks, "reset_params": dict(drill.reset_params)}
-        fight.header["seed"] = job["seed"]
+        fight.header |= {"seed": job["seed"], "reset_params": job["reset_params"]}
         try:
             reply = await process.ask(job)
         except (SandboxDied, RuntimeError) as error:
@@ -235,16 +252,21 @@ class LiveFights:
         finally:
             after = await self._gone(process, number)
             if fight.person is not None:
-                self._tell(fight, after)
+                await self._tell(fight, after)
             fight.finish()
 
-    def _tell(self, fight: LiveFight, after: dict[str, Any]) -> None:
+    async def _tell(self, fight: LiveFight, after: dict[str, Any]) -> None:
         """Keeps what a person's fight was like, of which now everything may be seen."""
-        outcome = fight.header["outcomes"][0]
-        share = {"won": 1.0, "lost": 0.0}.get(outcome, 0.5)
-        fight.series.score[0] += share
-        fight.series.score[1] += 1 - share
+        wish, kept = fight.series.order.person, {name: after.pop(name, None) for name in KEPT}
+        share = {"won": 1.0, "lost": 0.0}.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
+        fight.series.score = [fight.series.score[0] + share, fight.series.score[1] + 1 - share]
         fight.completed(after)
+        if wish.name and wish.drill is None and kept["actions"] is not None:
+            try:
+                record = person_fight(fight, kept, self._arena.challenge)
+                fight.after["key"] = await asyncio.to_thread(self.people.record, record)  # type: ignore[index]
+            except ValueError as error:  # it was forgotten while it fought
+                fight.after["refusal"] = str(error)  # type: ignore[index]
 
     async def _gone(self, process: FightProcess, number: int) -> dict[str, Any]:
         """Ends a fight in its process; returns what is said about a person's one."""
@@ -254,6 +276,15 @@ class LiveFights:
         if process is not self._shared:
             await process.close()
         return found
+
+    def _person(self, wish: PersonOrder, drill: Any) -> Person:
+        """Returns the person of a fight, with the controls of the game."""
+        played = self._arena.challenge.played
+        offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
+        moves = {f"{east},{north}": offset(east, north) for east in reach for north in reach}
+        pad = {"groups": to_plain(controls_of(played.viewer, played.contract)), "best_of": wish.best_of}
+        pad |= {"moves": moves if any(moves.values()) else None, "drill": None if drill is None else drill.label}
+        return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
 
     def _header(self, pair: list[Entrant], person: Person | None) -> dict[str, Any]:
         played, contract = self._arena.challenge.played, self._arena.challenge.played.contract
@@ -287,6 +318,37 @@ class LiveFights:
             kind, opponent, file = players.get(each.name, (SCRIPT, each.opponent, None))
             found.append({"name": each.name, "kind": kind, "opponent": process.place(opponent, file)})
         return found
+
+
+def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> PersonFight:
+    """Returns what is kept of a person's fight, from what its process says."""
+    order, contract = fight.series.order, rules.played.contract
+    weaker = {name: getattr(order.person, name) for name in ("delay", "randomness")}
+    outcome = fight.header["outcomes"][PERSON_SEAT]
+    gave_up = next((each["text"] for each in fight.events if each["kind"] == "end" and each["seat"] is not None), None)
+    actions = unpacked(b64decode(kept["actions"]), contract.num_heads)
+    seen = dict[str, Any]()
+    if kept["observations"] is not None:
+        flat = np.frombuffer(b64decode(kept["observations"]), np.float32)
+        bits = np.frombuffer(b64decode(kept["masks"]), np.uint8).reshape(len(actions), -1)
+        seen["observations"] = flat.reshape(len(actions), *contract.observation_shape)
+        seen["masks"] = np.unpackbits(bits, axis=1, count=contract.num_flat_actions).astype(bool)
+    return PersonFight(
+        person=order.person.name,
+        opponent=order.second,
+        handicap=", ".join(f"{name} {value:g}" for name, value in weaker.items() if value),
+        outcome=outcome if outcome in SCORES else "tied",
+        seed=fight.header["seed"],
+        build=fight.header["build"],
+        ticks=len(actions),
+        reset_params=rules.reset_params if fight.header["reset_params"] is None else fight.header["reset_params"],
+        actions=actions,
+        digest=kept["digest"],
+        finished_at=time.time(),
+        rated=True,
+        cause=gave_up if outcome == "lost" and gave_up else None if outcome in SCORES else TICK_LIMIT,
+        **seen,
+    )
 
 
 def _named(viewer: Any, drill: str) -> Any:

@@ -57,12 +57,14 @@ class Person:
 
     Attributes:
         waits: whether the game waits for a choice, as board games do, instead of playing a tick without one.
+        pad: what the page needs to show the controls.
         orders: the ids of the sub-actions that are to be played in the next tick; the last one of a head counts.
         is_ready: whether the choice is made, in a game that waits.
     """
 
     name: str
     waits: bool
+    pad: dict[str, Any]
     orders: tuple[str, ...] = ()
     is_ready: bool = False
     connections: int = 0
@@ -96,6 +98,7 @@ class LiveFight:
 
     Attributes:
         id: in its address.
+        viewer: what reads its scenes.
         key: of whoever has begun it: it allows to pause, and to play.
         header: the recording without its moments.
         moments: the start, and each tick so far; of a person's fight as that person sees it, until it is over.
@@ -107,7 +110,7 @@ class LiveFight:
 
     def __init__(self, header: dict[str, Any], viewer: Any, person: Person | None = None) -> None:
         self.id, self.key, self.header = secrets.token_hex(5), secrets.token_urlsafe(18), header
-        self.person, self._viewer = person, viewer
+        self.person, self.viewer = person, viewer
         self.moments: list[dict[str, Any]] = []
         self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
         self.events: list[dict[str, Any]] = []
@@ -180,7 +183,8 @@ class LiveFight:
         """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
         header = {name: value for name, value in self.header.items() if name != "labels"}
         about = {"events": self.events, "labels": self.header["labels"], "live": self.summary().model_dump()}
-        return {"recording": {**header, "moments": self.moments}, "after": self.after, **about}
+        person = None if self.person is None else {"waits": self.person.waits, **self.person.pad}
+        return {"recording": {**header, "moments": self.moments}, "person": person, "after": self.after, **about}
 
     def steer(self, wish: str, value: Any = None) -> None:
         """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
@@ -257,9 +261,9 @@ class LiveFight:
 
     def _events(self, scene: Any, now: int) -> list[dict[str, Any]]:
         """Returns what has happened in this tick, which follows from its scene and the one before, and the end."""
-        self._scenes.append(self._viewer.read_scene(scene))
+        self._scenes.append(self.viewer.read_scene(scene))
         last = len(self._scenes) - 1
-        found = [{**each, "tick": now} for each in self._viewer.events([*self._scenes]) if each["tick"] == last]
+        found = [{**each, "tick": now} for each in self.viewer.events([*self._scenes]) if each["tick"] == last]
         if self.state == "over" and (not found or found[-1]["kind"] != "end"):
             names: Sequence[str] = [each["name"] for each in self.header["players"]]
             found.append(end_event(names, self.header["outcomes"], now))

@@ -17,7 +17,7 @@ from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
 from sb3_pvp.arena.referee import Digests, packed
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.errors import one_line
-from sb3_pvp.game import as_other_sees, controls_of, live_scene, pressed_actions, viewer_for_players
+from sb3_pvp.game import as_other_sees, controls_of, live_scene, pressed_actions, seen_scene, viewer_for_players
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay.record import RecordedFighter, RunningFight
 from sb3_pvp.matches.replay.recording import Moment, RecordedPlayer, TextScenes, viewer_for_page, viewer_of
@@ -193,8 +193,7 @@ def _seen(live: _Live, person: PersonActions) -> dict[str, Any]:
     """Returns what a person's page is told: what the player sees, can do, and has done."""
     game, world, contract = worker.settings.game, live.running.world, worker.settings.world_contract
     native, shown = viewer_for_players(game.viewer, contract), viewer_for_page(game, True)
-    scene = native.seen(native.scene(world, 0, live.running.names), PERSON_SEAT)
-    person.scene = scene
+    person.scene = scene = seen_scene(game.viewer, world, 0, live.running.names, PERSON_SEAT)
     parts = contract.split_mask(world.masks[0, PERSON_SEAT])
     return {
         "scene": live_scene(shown.shown(scene) if isinstance(shown, TextScenes) else scene),

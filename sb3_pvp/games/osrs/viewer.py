@@ -34,6 +34,7 @@ class OsrsViewer:
     def __init__(self, contract: str = "NhEnv") -> None:
         self.contract = contract
 
+    real_time = True  #: See `sb3_pvp.game.Viewer`.
     #: Endings of the files that `read_recording` reads.
     recordings = (".jsonl", ".jsonl.gz")
 
