@@ -29,7 +29,7 @@ class Demonstration:
     contract: str  #: Name of the game's contract.
     fingerprint: str  #: Equal for contracts with the same observations and actions.
     opponent: str  #: Name of the other player, with its handicap.
-    outcome: Literal["won", "tied", "lost"]  #: As the player sees it.
+    outcome: str  #: As the player sees it: ``won``, ``tied`` or ``lost``.
 
 
 class _About(BaseModel):
@@ -43,7 +43,7 @@ class _About(BaseModel):
 def save_demonstration(demonstration: Demonstration, path: Path) -> None:
     """Writes a demonstration atomically to a file whose name should end in ``.npz``."""
     about = asdict(demonstration)
-    arrays = {name: np.asarray(about.pop(name), dtype) for name, dtype in _ARRAYS.items()}
+    arrays: dict[str, Any] = {name: np.asarray(about.pop(name), dtype) for name, dtype in _ARRAYS.items()}
     with replacing(path) as partial:
         np.savez_compressed(partial, about=np.array(orjson.dumps({"version": VERSION, **about}).decode()), **arrays)
 
