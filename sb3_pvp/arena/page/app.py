@@ -45,7 +45,7 @@ from sb3_pvp.matches.replay.recording import TextScenes
 #: Where players are sent to.
 UPLOADS = "/api/players"
 #: Files of the site that are not made.
-STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js")
+STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
 _PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 

@@ -9,7 +9,7 @@ import time
 from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count, cycle, permutations
 from pathlib import Path
 from typing import Any, Literal
@@ -282,8 +282,9 @@ class LiveFights:
         played = self._arena.challenge.played
         offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
         moves = {f"{east},{north}": offset(east, north) for east in reach for north in reach}
-        pad = {"groups": to_plain(controls_of(played.viewer, played.contract)), "best_of": wish.best_of}
-        pad |= {"moves": moves if any(moves.values()) else None, "drill": None if drill is None else drill.label}
+        pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
+        pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
+        pad["drill"] = None if drill is None else drill.label
         return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
 
     def _header(self, pair: list[Entrant], person: Person | None) -> dict[str, Any]:

@@ -35,16 +35,25 @@ class PersonActions:
         self.orders: list[str] = []  #: Controls by their action, for the next tick; the last one of a head counts.
         self.played: list[str] = []  #: Those of the last tick that happened.
         self.scene: Any = None  #: What the person sees.
+        self.masks: list[NDArray[np.bool_]] = []  #: That applied in each tick so far.
 
     def initial_state(self, seeds: Any) -> NDArray[Any]:
         """See `sb3_pvp.policies.acting.Opponent`."""
         return np.zeros((len(seeds), 0))
 
+    def allowed(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Returns a flat mask with what a human may do besides, see `sb3_pvp.game.Viewer`."""
+        free = self._viewer.at_will(self.scene, PERSON_SEAT) if hasattr(self._viewer, "at_will") else ()
+        wider = mask.copy()
+        wider[[self._contract.flat_index(each) for each in free]] = True
+        return wider
+
     def predict(self, observation: Any, state: Any, start: Any, deterministic: bool, action_masks: Any) -> Decision:
         """See `sb3_pvp.policies.acting.Opponent`."""
+        self.masks.append(self.allowed(action_masks[0]))
         pressed = [self._controls[each] for each in self.orders if each in self._controls]
         idle = self._viewer.idle(self.scene, PERSON_SEAT) if hasattr(self._viewer, "idle") else ()
-        chosen = pressed_actions(self._contract, action_masks[0], pressed, idle)
+        chosen = pressed_actions(self._contract, self.masks[-1], pressed, idle)
         made = {head.actions[choice].id for head, choice in zip(self._contract.heads, chosen.tolist(), strict=True)}
         self.played = [each.action for each in pressed if {each.action, *each.also} <= made]
         self.orders = []
@@ -194,7 +203,7 @@ def _seen(live: _Live, person: PersonActions) -> dict[str, Any]:
     game, world, contract = worker.settings.game, live.running.world, worker.settings.world_contract
     native, shown = viewer_for_players(game.viewer, contract), viewer_for_page(game, True)
     person.scene = scene = seen_scene(game.viewer, world, 0, live.running.names, PERSON_SEAT)
-    parts = contract.split_mask(world.masks[0, PERSON_SEAT])
+    parts = contract.split_mask(person.allowed(world.masks[0, PERSON_SEAT]))
     return {
         "scene": live_scene(shown.shown(scene) if isinstance(shown, TextScenes) else scene),
         "can": ["".join("01"[bit] for bit in part.tolist()) for part in parts],
@@ -226,7 +235,6 @@ def _after(live: _Live) -> dict[str, Any]:
     if drill := next((each for each in getattr(viewer, "drills", tuple)() if each.id == live.job.get("drill")), None):
         after["verdicts"] = to_plain(drill.judge(live.scenes, [*joint[:, PERSON_SEAT]], PERSON_SEAT))
     if live.job.get("consent") and ticks:
-        seen, masks = person.experience()
-        after["observations"] = b64encode(seen.tobytes()).decode()
-        after["masks"] = b64encode(np.packbits(masks, axis=1).tobytes()).decode()
+        after["observations"] = b64encode(person.observations.tobytes()).decode()
+        after["masks"] = b64encode(np.packbits(live.person.masks, axis=1).tobytes()).decode()  # type: ignore[union-attr]
     return after

@@ -15,7 +15,7 @@ from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.game import ControlGroup, Drill, World
 from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
 from sb3_pvp.games.osrs.drills import DRILLS
-from sb3_pvp.games.osrs.reasons import reasons_of
+from sb3_pvp.games.osrs.reasons import actions_at_will, reasons_of
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
 from sb3_pvp.games.osrs.rendering.seen import seen_scene_of
@@ -68,6 +68,10 @@ class OsrsViewer:
     def why_not(self, scene: Scene, seat: int) -> Mapping[str, str]:
         """See `reasons_of`."""
         return reasons_of(scene, seat)
+
+    def at_will(self, scene: Scene, seat: int) -> frozenset[str]:
+        """See `actions_at_will`."""
+        return actions_at_will(scene, seat)
 
     def idle(self, scene: Scene, seat: int) -> tuple[str, ...]:
         """See `idle_actions`."""

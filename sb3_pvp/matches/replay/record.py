@@ -205,11 +205,10 @@ class RecordedFighter:
         # Moment t follows tick t: it has the decision of tick t, and the outlook from which tick t + 1 is decided.
         return [None, *decisions], [*views, None], [None, *self.rewards]
 
-    def experience(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Returns what it saw before each of its actions: newest frames ``(T, D)`` and flat masks ``(T, A)``."""
-        return np.stack([seen["observation"][0] for seen, _, _ in self._ticks]), np.stack(
-            [mask for _, mask, _ in self._ticks]
-        )
+    @property
+    def observations(self) -> NDArray[np.float32]:
+        """What it saw before each of its actions, newest frames ``(T, D)``."""
+        return np.stack([seen["observation"][0] for seen, _, _ in self._ticks])
 
     def thoughts(self, contract: Contract, last: int | None = None) -> tuple[list[Any], list[Any]]:
         """Returns its decisions, and the outlooks that it had, in all ticks or the ``last`` ones."""
