@@ -15,6 +15,7 @@ from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.game import ControlGroup, Drill, World
 from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
 from sb3_pvp.games.osrs.drills import DRILLS
+from sb3_pvp.games.osrs.figures import figures_of
 from sb3_pvp.games.osrs.reasons import actions_at_will, reasons_of
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
@@ -80,6 +81,10 @@ class OsrsViewer:
     def at_offset(self, east: int, north: int) -> str | None:
         """See `action_at`; ``None`` in the game without movement."""
         return action_at(east, north) if self.contract == "NhEnv" else None
+
+    def fight_figures(self, scenes: Sequence[Scene], seat: int) -> list[tuple[str, str]]:
+        """See `figures_of`."""
+        return figures_of(scenes, seat)
 
     def drills(self) -> tuple[Drill, ...]:
         """Returns exercises for a human, none in the game without protection prayers."""

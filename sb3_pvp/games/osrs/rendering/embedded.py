@@ -10,6 +10,7 @@ import numpy as np
 from sb3_pvp.game import World
 from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rendering.fighter import STYLE_NAMES
+from sb3_pvp.games.osrs.rendering.odds import Odds, attack_odds
 
 #: The names of the equipment slots, in the order of `sb3_pvp.games.osrs.sim.state`.
 SLOTS = ("head", "cape", "neck", "weapon", "body", "shield", "legs", "hands", "feet", "ring", "ammo")
@@ -20,7 +21,7 @@ class SeatFacts:
     """A seat of the embedded world; see the attributes of `sb3_pvp.games.osrs.rendering.scene.FighterScene`.
 
     ``uncounted_food`` is food that the observations do not count (contract.md §4.4, entry 26). A hit in ``incoming``
-    is its style, the ticks until it lands, and its damage.
+    is its style, the ticks until it lands, and its damage. For ``odds`` see `attack_odds`.
     """
 
     tile: tuple[int, int]
@@ -28,21 +29,27 @@ class SeatFacts:
     uncounted_food: dict[str, int]
     hitsplats: tuple[int, ...]
     incoming: tuple[tuple[str, int, int], ...]
+    odds: tuple[Odds | None, Odds | None] = (None, None)
 
 
-def seat_facts(world: World, fight: int, seat: int) -> SeatFacts | None:
-    """Returns the facts about a seat of a `SimWorld`, or ``None`` for any other world."""
+def seat_facts(world: World, fight: int, seat: int, casts_blood: bool | None = None) -> SeatFacts | None:
+    """Returns the facts about a seat of a `SimWorld`, or ``None`` for any other world.
+
+    Those on its attack are left out unless it is known whether a spell is one of blood, ``casts_blood``, or of ice.
+    """
     # Recognized by its records, because importing `SimWorld` would import numba, also for fights on a server.
     state = getattr(world, "state", None)
     if not isinstance(state, np.ndarray) or "worn" not in (state.dtype.names or ()):
         return None
     record = state[fight, seat]
+    attacked = record["hit_style_now"] >= 0
     return SeatFacts(
         tile=(int(record["x"]), int(record["y"])),
         gear=_gear(record),
         uncounted_food=_sharks(record),
         hitsplats=_hitsplats(record),
         incoming=_incoming(record),
+        odds=attack_odds(state, fight, seat, casts_blood) if casts_blood is not None and attacked else (None, None),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from sb3_pvp.games.osrs.rendering.scene import FighterScene, Scene
 
 Kind = Literal["attack", "special", "damage", "freeze", "vengeance", "food", "potion", "death", "end"]
-_SPENT = 0.05  # a larger loss of special energy is a special attack; energy, full at 1, changes in tenths
+SPENT = 0.05  # a larger loss of special energy is a special attack; energy, full at 1, changes in tenths
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _events_of_tick(tick: int, before: Scene, now: Scene) -> Iterator[Event]:
 
 
 def _attacks(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
-    is_special = old.special_energy - new.special_energy > _SPENT
+    is_special = old.special_energy - new.special_energy > SPENT
     if new.attack is None:
         if is_special:
             yield Event(tick, "special", seat, f"uses special energy ({new.special_energy:.0%} left)")

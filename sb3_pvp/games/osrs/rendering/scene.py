@@ -43,12 +43,19 @@ class HeadScene:
 class AttackScene:
     """An attack that was launched in this tick. Its ``damage`` is rolled already, but a projectile has yet to land.
 
-    ``damage`` is ``None`` if it is hidden; ``prayed``: the other fighter's prayer reduced it.
+    Attributes:
+        style: of the attack.
+        damage: of all its hits; ``None`` if it is hidden.
+        prayed: whether the other fighter's prayer reduced it.
+        odds: its chance to do damage, its mean damage, and its chance to kill; ``None`` if the world does not tell.
+        special_odds: the same, if it is a special attack: that shows by the special energy of the tick before.
     """
 
     style: str
     damage: int | None
     prayed: bool = False
+    odds: tuple[float, float, float] | None = None
+    special_odds: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ def scene_of(
         )
         for seat in seats
     ]
-    facts = [seat_facts(world, fight, seat) for seat in seats]
+    facts = [seat_facts(world, fight, seat, _casts_blood(world, actions[seat])) for seat in seats]
     return fighters_scene(fighters, Outcome(int(world.outcome[fight, 0])), facts)
 
 
@@ -232,7 +239,7 @@ def fighter_scene(
         potions=_counts(fighter, ids.potions),
         waits=waits_of(fighter, ids),
         hitsplats=facts.hitsplats if facts else _hitsplats(fighter, max_hitpoints),
-        attack=_attack(fighter, ids.base_level(foe, "hitpoints")),
+        attack=_attack(fighter, ids.base_level(foe, "hitpoints"), facts),
         incoming=_incoming(fighter, ids, facts),
         heads=_heads(fighter),
         wasted=round((meta["wasted_food_scale"] + meta["wasted_brew_scale"]) * max_hitpoints),  # 0 unless present
@@ -266,13 +273,22 @@ def _hitsplats(fighter: ShownFighter, hitpoints: int) -> tuple[int, ...]:
     return (round(shown * hitpoints),) if shown > 0 else ()
 
 
-def _attack(fighter: ShownFighter, hitpoints: int) -> AttackScene | None:
+def _casts_blood(world: World, actions: NDArray[np.int64] | None) -> bool:
+    """Returns whether a spell of these actions is one of blood; if they are unknown, of ice."""
+    if actions is None or world.contract.name != "NhEnv":
+        return False
+    head, entry = world.contract.action_index("use_blood_spell")
+    return bool(actions[head] == entry)
+
+
+def _attack(fighter: ShownFighter, hitpoints: int, facts: SeatFacts | None) -> AttackScene | None:
     """Returns the fighter's attack in this tick, whose damage is reported in shares of the foe's ``hitpoints``."""
     meta = fighter.meta
     if not meta["hit_present"]:
         return None
     damage = round(float(meta["damage_generated_on_target_scale"]) * hitpoints)
-    return AttackScene(STYLE_NAMES[Style(int(meta["attack_type_hit"]))], damage, not meta["hit_off_prayer"])
+    style, odds = STYLE_NAMES[Style(int(meta["attack_type_hit"]))], facts.odds if facts else (None, None)
+    return AttackScene(style, damage, not meta["hit_off_prayer"], *odds)
 
 
 def _incoming(fighter: ShownFighter, ids: ObservationMap, facts: SeatFacts | None) -> tuple[ProjectileScene, ...]:
