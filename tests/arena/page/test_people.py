@@ -25,12 +25,13 @@ from sb3_pvp.arena.challenge import Challenge, fingerprint_of
 from sb3_pvp.arena.match_rounds import TICK_LIMIT
 from sb3_pvp.arena.page import people as people_module
 from sb3_pvp.arena.page.people import DAY, People, PersonFight
-from sb3_pvp.arena.referee import Digests
+from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.replaying import recording_of, verify
 from sb3_pvp.arena.store import Entrant
-from sb3_pvp.game import Outcome
+from sb3_pvp.game import Outcome, as_other_sees
 from sb3_pvp.players.league.glicko import Glicko, after_games, after_rest
 from sb3_pvp.players.opponents import WORLD_BOT
+from tests.arena.page.pages import played
 from tests.arena.test_arena_commands import run
 from tests.arena.test_rounds import make
 
@@ -165,6 +166,24 @@ class TestFights:
                 assert not verify(arena, people.fight(people.record(replace(fight, **change))))[0].same_observations
             wrong = "lost" if fight.outcome == "won" else "won"
             assert not verify(arena, people.fight(people.record(replace(fight, outcome=wrong))))[0].same_outcome
+
+    def test_it_is_played_by_the_rules_of_a_models(self, tmp_path: Path) -> None:
+        """What a model did in a match, as its referee has kept it, is the same fight if a person does it."""
+        with closing(played(tmp_path / "arena", fights_per_match=2)) as arena:
+            people = People(arena)
+            people.claim(ANN, KEY)
+            for each in arena.records():
+                record = arena.log.fight(each.key)
+                assert record.details is not None
+                outcome = record.outcome if record.details.seat == 0 else as_other_sees(record.outcome)
+                opponent = record.player_b if record.details.seat == 0 else record.player_a
+                actions, seen = unpacked(record.details.actions, 2), (record.details.digest, record.finished_at, True)
+                about = ANN, str(opponent), "", outcome, int(record.seed or 0), None, record.ticks
+                own = people.fight(people.record(PersonFight(*about, {}, actions, *seen)))
+                assert own.details is not None and own.details.challenge == record.details.challenge
+                (found,) = verify(arena, own)
+                assert found.same_observations and found.same_outcome
+            assert people.ladder()[0].fights == len(arena.records()) == 6
 
     def test_it_is_no_match_of_the_arena(self, arena: Arena, people: People) -> None:
         before = arena.table()
