@@ -54,7 +54,9 @@ def test_a_new_fight_begins_anew() -> None:
 
 def test_random_moves_are_as_many_as_wished_and_allowed() -> None:
     mask = np.array([False, False, True, True, False])  # an echo never chooses "high"
-    shares = [np.mean(np.array(_play(Handicapped(_Echo(), CONTRACT, 0, each), 2000, mask)) == 2) for each in (0, 0.3, 1)]
+    shares = [
+        np.mean(np.array(_play(Handicapped(_Echo(), CONTRACT, 0, each), 2000, mask)) == 2) for each in (0, 0.3, 1)
+    ]
     assert shares[0] == 0 and shares[2] == 1 and shares[1] == pytest.approx(0.3, abs=0.05)
 
 

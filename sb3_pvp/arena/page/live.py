@@ -260,13 +260,13 @@ class LiveFights:
         wish, kept = fight.series.order.person, {name: after.pop(name, None) for name in KEPT}
         share = {"won": 1.0, "lost": 0.0}.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
         fight.series.score = [fight.series.score[0] + share, fight.series.score[1] + 1 - share]
-        fight.completed(after)
         if wish.name and wish.drill is None and kept["actions"] is not None:
             try:
                 record = person_fight(fight, kept, self._arena.challenge)
-                fight.after["key"] = await asyncio.to_thread(self.people.record, record)  # type: ignore[index]
+                after["key"] = await asyncio.to_thread(self.people.record, record)
             except ValueError as error:  # it was forgotten while it fought
-                fight.after["refusal"] = str(error)  # type: ignore[index]
+                after["refusal"] = str(error)
+        fight.completed(after)
 
     async def _gone(self, process: FightProcess, number: int) -> dict[str, Any]:
         """Ends a fight in its process; returns what is said about a person's one."""
