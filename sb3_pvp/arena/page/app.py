@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
-from sb3_pvp.arena.page.live import LiveFights, LiveOrder
+from sb3_pvp.arena.page.live import CostlyTicks, LiveFights, LiveOrder
 from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Watcher
 from sb3_pvp.arena.page.people import FOLDER, PersonStanding
 from sb3_pvp.arena.page.rendering import Pages
@@ -328,6 +328,12 @@ def _steered(page: ArenaPage, fight: str, key: str) -> LiveFight:
 def live_fight(page: Page, fight: str) -> LiveSummary:
     """A live fight."""
     return page.live.find(fight).summary()
+
+
+@_api.get("/live/{fight}/costly")
+async def costly(page: Page, fight: str) -> CostlyTicks:
+    """The ticks that cost a person most, see `sb3_pvp.matches.costly_ticks`; they are looked for when asked for."""
+    return page.live.costly(page.live.find(fight))
 
 
 @_api.post("/live/{fight}")

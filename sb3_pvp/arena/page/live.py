@@ -45,6 +45,8 @@ KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
 #: Fights at the same time, and those that are kept for late viewers.
 MOST_FIGHTS, MOST_KEPT = 32, 60
+#: Fights of people that wait until their costliest ticks are looked for.
+MOST_WAITING = 8
 _PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -72,6 +74,25 @@ class LiveOrder(BaseModel):
     person: PersonOrder | None = None
 
 
+class CostlyLine(BaseModel):
+    """A tick that cost a person some of its chance to win."""
+
+    tick: int
+    cost: float  #: Of a win, with its 95 % interval.
+    low: float
+    high: float
+    taken: str  #: What the person did, where the fighter would have done something else.
+    instead: str
+
+
+class CostlyTicks(BaseModel):
+    """The costliest ticks of a person."""
+
+    state: Literal["waiting", "done", "none"]
+    cause: str = ""  #: Why there are none.
+    ticks: list[CostlyLine] = []
+
+
 @dataclass
 class Series:
     """Fights of a person against one opponent, until one of them has won more than half of them."""
@@ -86,15 +107,17 @@ class Series:
 
 
 class FightProcess:
-    """A sandbox that plays live fights, one tick after another."""
+    """A sandbox that plays live fights, one tick after another; ``patient``: for long work, which others go before."""
 
-    def __init__(self, challenge: Challenge) -> None:
+    def __init__(self, challenge: Challenge, patient: bool = False) -> None:
         self._folder = temporary_folder()
         self._spool = Path(self._folder.name)
         self._spool.chmod(0o711)  # as for matches: another user reads the files
         seconds = max(challenge.decision.seconds * 2, 5.0)
-        limits = SandboxLimits(memory_mb=challenge.memory_mb, call_seconds=seconds, silence_seconds=120.0)
-        setup = {"challenge": challenge.model_dump(mode="json"), "folder": os.getcwd()}
+        limits = SandboxLimits(
+            memory_mb=challenge.memory_mb, call_seconds=seconds, silence_seconds=900.0 if patient else 120.0
+        )
+        setup = {"challenge": challenge.model_dump(mode="json"), "folder": os.getcwd(), "nice": 15 if patient else 0}
         self._sandbox = Sandbox(TARGET, setup, limits, [self._spool])
         self._lock = asyncio.Lock()
 
@@ -126,9 +149,9 @@ class LiveFights:
     def __init__(self, arena: Arena) -> None:
         self._arena, self._numbers = arena, count()
         self._fights: dict[str, LiveFight] = {}
-        self._tasks = set[asyncio.Task[None]]()
+        self._tasks, self._waiting = set[asyncio.Task[None]](), 0
         self._shared, self._looked = FightProcess(arena.challenge), asyncio.Event()
-        self.people = People(arena)
+        self.people, self._thinking = People(arena), asyncio.Lock()
 
     async def warm(self) -> None:
         """Starts the process that most fights share, so that the first one begins at once."""
@@ -204,7 +227,7 @@ class LiveFights:
         self._fights[fight.id] = fight
         for old in [name for name, each in self._fights.items() if each.state == "over"][: -MOST_KEPT or None]:
             del self._fights[old]
-        task = asyncio.create_task(self._play(fight, process, number))
+        task = asyncio.create_task(self._play(fight, pair, process, number))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return fight
@@ -214,6 +237,37 @@ class LiveFights:
         if fight.state != "over" or fight.person is None:
             raise PageRefusal("the fight is not over, or nobody plays in it", 409)
         return await self.begin(fight.series.order, None if fight.series.is_decided else fight.series)
+
+    def costly(self, fight: LiveFight) -> CostlyTicks:
+        """Returns what is known of the costliest ticks of a person's fight, one of which is looked at at a time.
+
+        The first call begins that; raises `PageRefusal`.
+        """
+        if fight.after is None or fight.kept is None:
+            raise PageRefusal("there is nothing to say about this fight", 409)
+        if fight.thinking is None:
+            if self._waiting >= MOST_WAITING:
+                raise PageRefusal("too many fights are looked at already: try again later", 503)
+            fight.thinking = asyncio.create_task(self._think(fight))
+        return fight.thinking.result() if fight.thinking.done() else CostlyTicks(state="waiting")
+
+    async def _think(self, fight: LiveFight) -> CostlyTicks:
+        """Looks for the costliest ticks, in a process of its own, since that takes long."""
+        assert fight.kept is not None
+        self._waiting += 1
+        async with self._thinking:
+            process = await asyncio.to_thread(FightProcess, self._arena.challenge, True)
+            try:
+                (player,) = await asyncio.to_thread(self._players, fight.kept.pop("pair"), process)
+                found = await process.ask({"costly": player, **fight.kept})
+            except (SandboxDied, RuntimeError, PageRefusal) as error:
+                found = {"cause": str(error) if isinstance(error, PageRefusal) else _cause(error)}
+            finally:
+                self._waiting -= 1
+                await process.close()
+        if "ticks" not in found:
+            return CostlyTicks(state="none", cause=found["cause"])
+        return CostlyTicks(state="done", ticks=[_said(each, fight) for each in found["ticks"]])
 
     async def _pair(self, order: LiveOrder, drill: Any) -> list[Entrant]:
         """Returns the players of the arena that fight, one if there is a person; raises `PageRefusal`."""
@@ -237,10 +291,12 @@ class LiveFights:
         for fight in self._fights.values():
             if fight.state != "over":
                 fight.steer("end")
+            if fight.thinking is not None:
+                fight.thinking.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._shared.close()
 
-    async def _play(self, fight: LiveFight, process: FightProcess, number: int) -> None:
+    async def _play(self, fight: LiveFight, pair: list[Entrant], process: FightProcess, number: int) -> None:
         try:
             await fight.run(
                 lambda: process.ask({"think": number}),
@@ -252,15 +308,18 @@ class LiveFights:
         finally:
             after = await self._gone(process, number)
             if fight.person is not None:
-                await self._tell(fight, after)
+                await self._tell(fight, pair, after)
             fight.finish()
 
-    async def _tell(self, fight: LiveFight, after: dict[str, Any]) -> None:
+    async def _tell(self, fight: LiveFight, pair: list[Entrant], after: dict[str, Any]) -> None:
         """Keeps what a person's fight was like, of which now everything may be seen."""
         wish, kept = fight.series.order.person, {name: after.pop(name, None) for name in KEPT}
         share = {"won": 1.0, "lost": 0.0}.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
         fight.series.score = [fight.series.score[0] + share, fight.series.score[1] + 1 - share]
-        if wish.name and wish.drill is None and kept["actions"] is not None:
+        if wish.drill is None and kept["actions"] is not None:
+            about = {"actions": kept["actions"], "reset_params": fight.header["reset_params"]}
+            fight.kept = {**about, "seed": fight.header["seed"], "pair": pair}
+        if wish.name and fight.kept is not None:
             try:
                 record = person_fight(fight, kept, self._arena.challenge)
                 after["key"] = await asyncio.to_thread(self.people.record, record)
@@ -319,6 +378,23 @@ class LiveFights:
             kind, opponent, file = players.get(each.name, (SCRIPT, each.opponent, None))
             found.append({"name": each.name, "kind": kind, "opponent": process.place(opponent, file)})
         return found
+
+
+def _said(tick: Mapping[str, Any], fight: LiveFight) -> CostlyLine:
+    """Returns a `sb3_pvp.matches.costly_ticks.CostlyTick` in the words of the controls."""
+    assert fight.person is not None
+    controls = [each for group in fight.person.pad["groups"] for each in group["controls"]]
+    heads = fight.header["heads"]
+    own, other = (
+        {head["choices"][choice]["id"] for head, choice in zip(heads, tick[name], strict=True)}
+        for name in ("taken", "instead")
+    )
+
+    def only(made: set[str], others: set[str]) -> str:
+        parts = [(each["label"], {each["action"], *each["also"]}) for each in controls]
+        return ", ".join(label for label, ids in parts if ids <= made and not ids <= others) or "nothing"
+
+    return CostlyLine(**{**tick, "taken": only(own, other), "instead": only(other, own)})
 
 
 def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> PersonFight:

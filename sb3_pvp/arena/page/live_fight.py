@@ -119,6 +119,8 @@ class LiveFight:
         self.due = time.monotonic() + (COUNTDOWN if person else 0.0)
         self.after: dict[str, Any] | None = None
         self.series: Any = None  #: What the fight is a part of, if a person plays.
+        self.kept: dict[str, Any] | None = None  #: What is needed to look for the person's costliest ticks.
+        self.thinking: asyncio.Task[Any] | None = None  #: That looks for them.
         self._wake = asyncio.Event()
         self._steps, self._alone_since = 0, time.monotonic()
 
@@ -181,7 +183,9 @@ class LiveFight:
 
     def content(self) -> dict[str, Any]:
         """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
-        header = {name: value for name, value in self.header.items() if name != "labels"}
+        # Who knows the seed of a fight that is on could compute all that chance will bring.
+        hidden = ("labels",) if self.person is None or self.after is not None else ("labels", "seed")
+        header = {name: value for name, value in self.header.items() if name not in hidden}
         about = {"events": self.events, "labels": self.header["labels"], "live": self.summary().model_dump()}
         person = None if self.person is None else {"waits": self.person.waits, **self.person.pad}
         return {"recording": {**header, "moments": self.moments}, "person": person, "after": self.after, **about}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sb3_pvp.arena import worker
 from sb3_pvp.arena.challenge import FIGHTER, SAFE_KINDS, SCRIPT, ZIP
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
-from sb3_pvp.arena.referee import Digests, packed
+from sb3_pvp.arena.referee import Digests, packed, unpacked
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.errors import one_line
 from sb3_pvp.game import as_other_sees, controls_of, live_scene, pressed_actions, seen_scene, viewer_for_players
@@ -83,8 +84,10 @@ _fights: dict[int, _Live] = {}
 
 def prepare(setup: Mapping[str, Any]) -> None:
     """Does what matches need, see `sb3_pvp.arena.worker.prepare`."""
+    import sb3_pvp.matches.costly_ticks
     import sb3_pvp.matches.replay.record  # noqa: F401  (nothing can be imported later)
 
+    os.nice(setup["nice"])
     worker.prepare(setup)
 
 
@@ -94,13 +97,17 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
     * ``{"begin": id, "players": […], …}`` begins a fight; ``{"step": id, "orders": […]}`` plays a tick: the reply is
       ``{"moment": …}``, or ``{"fault": seat, "cause": …}``, after which the fight is gone;
     * ``{"think": id}`` lets the opponent of a person decide on the next tick;
-    * ``{"end": id}`` ends a fight, of a person with what `_after` says.
+    * ``{"end": id}`` ends a fight, of a person with what `_after` says;
+    * ``{"costly": player, …}`` looks for the costliest ticks of a person against this player, which takes long.
     """
     if "end" in job:
         live = _fights.pop(job["end"], None)
         if live is not None:
             live.running.close()
         yield _after(live) if live is not None and live.person is not None else {}
+        return
+    if "costly" in job:
+        yield _costly(job)
         return
     number = next(job[name] for name in ("begin", "step", "think") if name in job)
     seat = -1
@@ -186,7 +193,11 @@ def _moment(live: _Live) -> dict[str, Any]:
     decisions, outlooks = ([each[part][0] for each in thoughts] for part in (0, 1))
     rewards = [each.rewards[-1] if has_begun and each.rewards else None for each in told]
     if live.person is not None:
-        decisions, outlooks, rewards = [*decisions, None], [None, None], [*rewards, None]
+        decisions, outlooks, rewards = (
+            [*decisions, None],
+            [None, None],
+            [None, None],
+        )  # a reward may tell what is hidden
     moment: dict[str, Any] = {"decisions": decisions, "rewards": rewards}
     if live.person is None:
         moment["scene"] = live_scene(viewer_of(worker.settings.game).scene(running.world, 0, running.names))
@@ -238,3 +249,20 @@ def _after(live: _Live) -> dict[str, Any]:
         after["observations"] = b64encode(person.observations.tobytes()).decode()
         after["masks"] = b64encode(np.packbits(live.person.masks, axis=1).tobytes()).decode()  # type: ignore[union-attr]
     return after
+
+
+def _costly(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the costliest ticks of a person, see `sb3_pvp.matches.costly_ticks`, or why there are none."""
+    from sb3_pvp.matches.costly_ticks import costly_ticks
+
+    settings, player = worker.settings, job["costly"]
+    if job["reset_params"] is not None:
+        settings = replace(settings, reset_params=job["reset_params"])
+    fighter = _loaded(player["opponent"], player["kind"])[0].opponent
+    actions = unpacked(b64decode(job["actions"]), settings.world_contract.num_heads)
+    if isinstance(fighter, str):
+        return {"cause": "the world's bot cannot play in your place"}
+    try:
+        return {"ticks": [asdict(each) for each in costly_ticks(settings, job["seed"], actions, PERSON_SEAT, fighter)]}
+    except ValueError as error:
+        return {"cause": one_line(error)}

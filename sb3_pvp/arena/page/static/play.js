@@ -235,13 +235,14 @@ function showVerdicts() {
 }
 
 async function showCostly() {
-  const found = await fetch(`/api/live/${place}/costly`).then((response) => response.json()).catch(() => ({}));
-  const said = { waiting: "The ticks that cost you most are looked for…", none: "No tick cost you anything that can be told from chance." };
-  byId("costly-said").textContent = found.error || (found.state === "done" ? (found.ticks.length ? "What cost you most, and what the fighter would have done:" : said.none) : `${said.waiting} ${percent(found.progress || 0)}`);
+  const found = await fetch(`/api/live/${place}/costly`).then((response) => response.json()).catch(() => ({ error: "the server is gone" }));
+  const said = { waiting: "The ticks that cost you most are looked for, by playing the fight on many times: this takes about a minute…", none: found.cause };
+  said.done = (found.ticks || []).length ? "What cost you most:" : "You always did what the fighter would have done.";
+  byId("costly-said").textContent = found.error || said[found.state];
   if (found.state === "waiting") setTimeout(showCostly, 2000);
-  for (const each of found.state === "done" ? found.ticks : []) {
-    const cost = `${Math.round(100 * each.cost)} % (${Math.round(100 * each.low)} to ${Math.round(100 * each.high)}) of a win`;
-    byId("costly").append(tickLink(each.tick, `you did ${each.taken}, which cost ${cost}; it would have done ${each.instead}`));
+  for (const each of found.ticks || []) {
+    const cost = `${Math.round(100 * each.cost)} % of a win (${Math.round(100 * each.low)} to ${Math.round(100 * each.high)})${each.low > 0 ? "" : ", which may be chance"}`;
+    byId("costly").append(tickLink(each.tick, `${each.taken} instead of ${each.instead}: ${cost}`));
   }
 }
 
