@@ -12,6 +12,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from benchmarks.arena_page import bench_page
 from benchmarks.report import Row, print_report
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.playing import MatchFight, MatchProcess
@@ -29,10 +30,16 @@ def bench_arena(
     game: Annotated[str, typer.Option(help="A game with fighters that ship.")] = "NhEnv",
     fights: Annotated[int, typer.Option(min=2, help="Fights of each pair of players.")] = 40,
     repeat: Annotated[int, typer.Option(min=1, help="Number of alternating measurements.")] = 3,
+    page: Annotated[bool, typer.Option("--page", help="Measure the page with 200 viewers and 20 live fights.")] = False,
+    seconds: Annotated[float, typer.Option(min=30, help="With --page: how long.")] = 600.0,
+    people: Annotated[int, typer.Option(min=0, help="With --page: how many people play beside.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare what a fight costs in an arena's sandbox and in a league, in CPU time, with the same players."""
     use_one_thread()
+    if page:
+        print_report("arena page", bench_page(game, seconds, people), ("torch", "numba"), as_json)
+        return
     names = [*shipped_names(game), *_SCRIPTS]
     pairs = list(combinations(names, 2))
     challenge = Challenge(name="benchmark", game=game)

@@ -10,10 +10,20 @@ if TYPE_CHECKING:
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
     from sb3_pvp.algorithms.mapoca import MAPOCA
     from sb3_pvp.algorithms.ppo import PvpPPO
+    from sb3_pvp.policies.files.demonstrations import load_demonstrations
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream
 
-__all__ = ["MAPOCA", "DreamerV3", "PvpPPO", "__version__", "import_upstream", "load", "register_game"]
+__all__ = [
+    "MAPOCA",
+    "DreamerV3",
+    "PvpPPO",
+    "__version__",
+    "import_upstream",
+    "load",
+    "load_demonstrations",
+    "register_game",
+]
 
 __version__ = "0.1.0"
 
@@ -27,6 +37,7 @@ _LAZY = {
     "PvpPPO": "sb3_pvp.algorithms.ppo",
     "import_upstream": "sb3_pvp.zoo.imports.pvp_ml",
     "load": "sb3_pvp.policies.files.model_files",
+    "load_demonstrations": "sb3_pvp.policies.files.demonstrations",
 }
 
 

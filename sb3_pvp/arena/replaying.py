@@ -48,18 +48,18 @@ def fights_of(arena: Arena, match: str) -> list[MatchRecord]:
     return [arena.log.fight(key) for key in keys if key in known] or [arena.log.fight(match)]
 
 
-def verify(arena: Arena, match: str, decisions: bool = True) -> list[Verification]:
+def verify(arena: Arena, match: str | MatchRecord, decisions: bool = True) -> list[Verification]:
     """Plays the actions of a match again, and compares outcome and observations with those of then.
 
     Args:
         arena: whose match it is.
-        match: see `fights_of`.
-        decisions: also let the players decide again, each in the situations of then.
+        match: see `fights_of`; or the record of one fight that is in another log, with all details.
+        decisions: also let the players of the log decide again, each in the situations of then.
 
     Raises `ValueError` if the log does not have it, or the game has other rules by now.
     """
-    records, found = fights_of(arena, match), []
-    again = _decided_again(arena, records) if decisions else {}
+    records, found = fights_of(arena, match) if isinstance(match, str) else [match], []
+    again = _decided_again(arena, records) if decisions and isinstance(match, str) else {}
     for record in records:
         assert record.details is not None
         *_, (world, digests) = _worlds(arena, record)
@@ -72,13 +72,13 @@ def verify(arena: Arena, match: str, decisions: bool = True) -> list[Verificatio
     return found
 
 
-def recording_of(arena: Arena, key: str) -> recording.Recording:
-    """Returns a fight of the log as a recording, for ``sb3-pvp replay``; raises `ValueError` as `verify` does."""
-    record = arena.log.fight(key)
+def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
+    """Returns a fight as a recording, by its key in the log or its record; raises `ValueError` as `verify` does."""
+    record = arena.log.fight(fight) if isinstance(fight, str) else fight
     assert record.details is not None
     viewer = recording.viewer_of(arena.challenge.game)
-    entrants = {each.name: each for each in arena.players}
-    players = [recording.RecordedPlayer(str(seat), _kind(entrants[str(seat)]), "") for seat in _seats(record)]
+    kinds = {each.name: _kind(each) for each in arena.players}  # whoever is none of them is a person
+    players = [recording.RecordedPlayer(str(seat), kinds.get(str(seat), "agent"), "") for seat in _seats(record)]
     moments, rules = list[recording.Moment](), _rules(arena, record)
     contract = arena.challenge.played.contract
     actions, masks = unpacked(record.details.actions, contract.num_heads), np.empty((2, 0), bool)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sb3_pvp.arena.admission import AdmissionReport
     from sb3_pvp.arena.arena import Arena
     from sb3_pvp.arena.match_rounds import RoundSummary
+    from sb3_pvp.players.league import MatchRecord
 
 arena = typer.Typer(help="Let fighters of many owners meet: challenges, rounds, ratings.")
 
@@ -135,7 +136,7 @@ def serve(
         if not no_page:
             from sb3_pvp.arena.page.page_server import serving_page
 
-            address = stack.enter_context(serving_page(opened, host, port))
+            address = stack.enter_context(serving_page(opened, host, port, shows=demo))
             typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")
         with resumable("stopped; all matches that were over count, go on with"):
             play_rounds(opened, seconds, told)
@@ -181,6 +182,31 @@ def list_tokens(folder: Folder, as_json: AsJson = False) -> None:
 
     names = [{"name": name} for name in sorted(uploads.tokens(_opened(folder)))]
     print_table("tokens", names, {"name": "{name}"}, as_json, "nobody has a token")
+
+
+@arena.command("people")
+def people(folder: Folder, as_json: AsJson = False) -> None:
+    """Print the ladder of the people who have fought on the page, the best lower bound first."""
+    from sb3_pvp.arena.page.people import People
+
+    columns: Any = {
+        "name": "{0.name}",
+        "rating": "{0.rating:.0f}",
+        "±": lambda each: f"{each.rating - each.lower:.0f}",
+        **{name: f"{{0.{name}}}" for name in ("fights", "won", "tied", "lost")},
+    }
+    ladder = People(_opened(folder)).ladder()
+    print_table("people", ladder, columns, as_json, "nobody has fought a rated fight")
+
+
+@arena.command("forget")
+def forget(folder: Folder, name: Annotated[str, typer.Argument(help="A name of the ladder of people.")]) -> None:
+    """Delete a person's name with its key, its fights and its demonstrations. Nothing is asked."""
+    from sb3_pvp.arena.page.people import People
+
+    with refusals():
+        gone = People(_opened(folder)).forget(name)
+    typer.echo(f"{name} is forgotten: the name with its key, all demonstrations, and fights: {gone}")
 
 
 @arena.command("leaderboard")
@@ -271,7 +297,7 @@ def verify(
 
     opened = _opened(folder)
     try:
-        found = verified(opened, match, not no_decisions)
+        found = verified(opened, _match(opened, match), not no_decisions)
     finally:
         opened.close()
     columns: Any = {
@@ -297,7 +323,8 @@ def replay(
 
     key = match if "/fight-" in match else f"{match}/fight-0"
     page = output or Path(f"{key.replace('/', '-')}.html")
-    fight = recording_of(_opened(folder), key)
+    opened = _opened(folder)
+    fight = recording_of(opened, _match(opened, key))
     save_fight(fight, page.with_suffix(".json.gz"))
     write_replay_page(fight, page)
     typer.echo(
@@ -397,6 +424,13 @@ def _opened(folder: Path, jobs: int | None = None, distribute: bool = False) -> 
     from sb3_pvp.arena.arena import Arena
 
     return Arena(folder, jobs, distribute)
+
+
+def _match(opened: Arena, key: str) -> str | MatchRecord:
+    """Returns the key of a match in the log, or the fight of a person."""
+    from sb3_pvp.arena.page.people import FOLDER, People
+
+    return People(opened).fight(key) if key.startswith(f"{FOLDER}/") else key
 
 
 def _admit(folder: Path, player: str, owner: str, trusted: bool, as_json: bool, how: str) -> None:

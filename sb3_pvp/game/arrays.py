@@ -13,7 +13,7 @@ from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copy_arrays, restore_arrays
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
+from sb3_pvp.game.contract.turn import fight_numbers, fight_seeds, joint_actions
 from sb3_pvp.game.world import NUM_SEATS, Outcome, Rewards, Transition
 
 
@@ -24,8 +24,8 @@ class ArrayWorld:
     world's own bot, ``"baseline"``, moves at random.
 
     `get_state` saves, and `set_state` restores, the random generators and all attributes that are writeable arrays.
-    A subclass with other state extends both. Fight ``i`` is seeded with ``seed + i``; ``report`` has the fields of
-    `World.report`, as for ``np.dtype``.
+    A subclass with other state extends both, and one with other random generators extends `reseed`. Fight ``i`` is
+    seeded with ``seed + i``; ``report`` has the fields of `World.report`, as for ``np.dtype``.
     """
 
     #: The reset options that `begin` supports, besides ``seed`` and ``bots``; others are refused.
@@ -85,6 +85,13 @@ class ArrayWorld:
         """Ends a fight: the seat with more points has won, equal points are a tie."""
         ends = (Outcome.TIED, Outcome.TIED) if first == second else (Outcome.WON, Outcome.LOST)
         self.outcome[fight] = ends if first >= second else ends[::-1]
+
+    def reseed(self, fights: ArrayLike, seeds: Sequence[int]) -> None:
+        """See `sb3_pvp.game.Reseedable`."""
+        which = fight_numbers(fights, self.num_fights).tolist()
+        for fight, seed in zip(which, fight_seeds(seeds, len(which)), strict=True):
+            # Not of the seed alone: no future should repeat the numbers after a `reset` with its seed.
+            self.random[fight] = np.random.default_rng([seed, 1])
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

@@ -95,12 +95,15 @@ class Viewer(Protocol):
       (`viewer_for_players`).
     * ``why_not(scene, seat)`` says why sub-actions are impossible, by id, as far as a seen scene tells. Masks say
       whether they are.
+    * ``at_will(scene, seat)`` returns sub-actions that a human may do although they are masked: masks may hold fighters
+      to what matters, while the world plays them as it does all others.
     * ``idle(scene, seat)`` returns the sub-actions that keep things as they are in heads whose first entry does not.
     * ``at_offset(east, north)`` returns the action of a control for a click on a place that many tiles from the
       opponent's, or ``None``.
     * ``fight_figures(scenes, seat)`` returns pairs of a label and a text: how the player of a seat has fought, from
       full scenes.
     * ``drills()`` returns `Drill`s.
+    * ``real_time``: whether ticks go on when a player does nothing. In games without it a page waits for a choice.
     """
 
     def scene(

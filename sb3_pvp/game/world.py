@@ -51,7 +51,7 @@ class World(Protocol):
     The arrays below are allocated once; `reset` and `step` overwrite them in place, so readers must copy what they
     keep. A finished fight keeps its outcome until it is reset.
 
-    Worlds may implement more: `Resumable`, `Leavable`, `Grouped`, and these optional attributes:
+    Worlds may implement more: `Resumable`, `Reseedable`, `Leavable`, `Grouped`, and these optional attributes:
 
     * ``desync_reason``: `DesyncReason` numbers ``(F, 2)``;
     * ``bot_name``: the name of the world's own bot, by default ``"baseline"``;
@@ -99,6 +99,18 @@ class Resumable(Protocol):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a state of `get_state`; `ValueError`, and no change, if it belongs to something else."""
+
+
+@runtime_checkable
+class Reseedable(Protocol):
+    """A world in which chance can begin anew within a fight, so that one moment can have many futures."""
+
+    def reseed(self, fights: ArrayLike, seeds: Sequence[int]) -> None:
+        """Lets all that chance decides in these fights from now on follow from ``seeds``, one for each fight.
+
+        Nothing else changes: what has been rolled already, such as a card that lies face down, stays. Fights in equal
+        states with equal seeds then go on alike. Raises `ValueError`, and changes nothing, for wrong fights or seeds.
+        """
 
 
 @runtime_checkable

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
+from sb3_pvp.game.contract.turn import fight_numbers
 from sb3_pvp.games.boards import board_viewer
 from sb3_pvp.games.team_alone import TEAM_REPORT, TeamRewards, team_contract
 
@@ -126,10 +127,20 @@ class PettingZooWorld(ArrayWorld):
         super().set_state(state)
         for fight, (start, moves) in enumerate(zip(state["starts"], state["moves"], strict=True)):
             if start is not None:
+                match = self._matches[fight]
                 # A copy: the environment may change the options, and the state must remain usable.
-                self._matches[fight].begin(*copy.deepcopy(start))
+                match.begin(*copy.deepcopy(start))
                 for move in moves:
-                    self._matches[fight].play(np.array(move))
+                    match.reseed(move) if isinstance(move, int) else match.play(np.array(move))
+
+    def reseed(self, fights: ArrayLike, seeds: Sequence[int]) -> None:
+        """See `sb3_pvp.game.Reseedable`; of environments, this concerns all NumPy generators that are attributes.
+
+        One that draws its random numbers from elsewhere goes on with those that it had.
+        """
+        super().reseed(fights, seeds)
+        for fight, seed in zip(fight_numbers(fights, self.num_fights).tolist(), seeds, strict=True):
+            self._matches[fight].reseed(int(seed))
 
     def _publish(self, fight: int) -> None:
         """Writes the observations, masks and outcome of a match into the arrays."""
@@ -151,9 +162,10 @@ class _Match:
         self.masks = np.zeros((NUM_SEATS, layout.contract.num_flat_actions), bool)
         self.rewards, self.totals = np.zeros(NUM_SEATS), np.zeros(NUM_SEATS)
         self.is_over = True  # for both as soon as for one
-        #: Arguments of the last `begin` (seed, swapped, options), and the legal choices of both agents since.
+        #: Arguments of the last `begin` (seed, swapped, options); since then, the legal choices of both agents, and the
+        #: seed of each `reseed`.
         self.start: tuple[int, bool, dict[str, Any]] | None = None
-        self.moves: list[list[list[int]]] = []
+        self.moves: list[list[list[int]] | int] = []
 
     def begin(self, seed: int, swapped: bool, options: dict[str, Any]) -> None:
         """Starts a new match; ``swapped``: the first seat is the second agent."""
@@ -161,6 +173,14 @@ class _Match:
         self.rewards[:], self.totals[:], self.is_over = 0.0, 0.0, False
         # `reset` of a ParallelEnv returns observations and infos, that of an AECEnv nothing.
         self._read(*(self.env.reset(seed=seed, options=options or None) or self._around()))
+
+    def reseed(self, seed: int) -> None:
+        """Gives new seeds to the random generators of the environment."""
+        self.moves.append(seed)
+        own = vars(getattr(self.env, "unwrapped", self.env)).values()
+        for number, random in enumerate((each for each in own if isinstance(each, np.random.Generator)), 1):
+            # In place: parts of the environment may hold the same generator.
+            random.bit_generator.state = type(random.bit_generator)([seed, number]).state
 
     def turned(self, by_seat: NDArray[Any]) -> NDArray[Any]:
         """Converts an array ``(2, ...)`` from seats to agents, or back, which is the same swap."""
@@ -291,6 +311,10 @@ class _TeamEnv:
         seen = {agent: [each.id for each in part.observations[:-1]] for agent, part in parts.items()}
         self.contract = team_contract(self.metadata["name"], moves, seen, shared=len(kinds) == 1)
         self._idle = np.concatenate([layout.idle for layout in self._agents.values()])
+
+    @property
+    def unwrapped(self) -> Any:
+        return self._env.unwrapped
 
     def _alone(self, agent: str) -> SimpleNamespace:
         spaces_of = {name: getattr(self._env, name) for name in ("observation_space", "action_space")}

@@ -21,7 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
-from sb3_pvp.arena.page.live import LiveFights, LiveSummary
+from sb3_pvp.arena.page.live import LiveFights, LiveOrder
+from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Watcher
+from sb3_pvp.arena.page.people import FOLDER, PersonStanding
 from sb3_pvp.arena.page.rendering import Pages
 from sb3_pvp.arena.page.standing_figures import (
     MOST,
@@ -38,11 +40,12 @@ from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import one_line
 from sb3_pvp.matches.replay.page import content_of, player_files
+from sb3_pvp.matches.replay.recording import TextScenes
 
 #: Where players are sent to.
 UPLOADS = "/api/players"
 #: Files of the site that are not made.
-STATIC = ("site.css", "site.js", "live.js")
+STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
 _PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -52,21 +55,16 @@ class Error(BaseModel):
     error: str
 
 
-class LiveOrder(BaseModel):
-    """What begins a live fight."""
-
-    model_config = _PLAIN
-    first: str = Field(max_length=200)
-    second: str = Field(max_length=200)
-    build: str | None = Field(None, max_length=80)
-    paused: bool = False  #: Whether it waits for its beginner after the start.
-
-
-class LiveWish(BaseModel):
-    """What whoever began a live fight wishes."""
+class LiveKey(BaseModel):
+    """What only whoever began a live fight has."""
 
     model_config = _PLAIN
     key: str = Field(max_length=80)
+
+
+class LiveWish(LiveKey):
+    """What whoever began a live fight wishes."""
+
     do: str = Field(max_length=20)
     value: float | None = None
 
@@ -99,31 +97,35 @@ class ArenaPage:
 
     def recorded(self, key: str) -> dict[str, Any]:
         """Returns what a page needs to play a fight of the log."""
-        if not self.arena.log.known([key]):
-            raise KeyError(key)
         try:
+            if key.startswith(f"{FOLDER}/"):
+                return content_of(recording_of(self.arena, self.live.people.fight(key)))
+            if not self.arena.log.known([key]):
+                raise KeyError(key)
             return content_of(recording_of(self.arena, key))
         except ValueError as error:
             raise HTTPException(404, one_line(error)) from error
 
 
-def make_app(arena: Arena, hosts: list[str], guarded: bool = True) -> FastAPI:
+def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool = False) -> FastAPI:
     """Returns the application.
 
     Args:
         arena: whose page it is.
         hosts: names under which it may be asked for, without ports; ``["*"]``: all.
         guarded: limit the rate of requests; tests that ask often do not.
+        shows: let players fight for whoever looks, without being asked to.
     """
     page = ArenaPage(arena, LiveFights(arena))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        warm = asyncio.create_task(page.live.warm())
+        start = asyncio.create_task(page.live.show() if shows else page.live.warm())
         try:
             yield
         finally:
-            await warm
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
             await page.live.close()
 
     described = {"openapi_url": "/api/openapi.json", "docs_url": None, "redoc_url": None}
@@ -222,7 +224,21 @@ def _live(page: Page) -> str:
 
 @_html.get("/live/{fight}")
 async def _watch(page: Page, fight: str) -> str:
-    return page.pages.watch(page.live.find(fight).content(), is_live=True)
+    found = page.live.find(fight)
+    # A player's own view may be another one than the game's page draws.
+    is_text = found.after is None and isinstance(found.viewer, TextScenes)
+    return page.pages.watch(found.content(), is_live=True, script="text.js" if is_text else "watch.js")
+
+
+@_html.get("/play")
+def _play(page: Page) -> str:
+    return page.pages.play(page.figures, page.live.people.ladder())
+
+
+@_api.get("/people")
+def people(page: Page) -> list[PersonStanding]:
+    """The ladder of the people who fight here, best first; they are no players of the table."""
+    return page.live.people.ladder()
 
 
 @_html.get("/static/{name}")
@@ -287,9 +303,25 @@ def live_fights(page: Page) -> list[LiveSummary]:
 
 @_api.post("/live", status_code=201)
 async def begin(page: Page, order: LiveOrder) -> LiveBegun:
-    """Begins a live fight, which never counts."""
-    fight = await page.live.begin(order.first, order.second, order.build, order.paused)
+    """Begins a live fight, which never counts in the table."""
+    return _begun(await page.live.begin(order))
+
+
+def _begun(fight: LiveFight) -> LiveBegun:
     return LiveBegun(**fight.summary().model_dump(), key=fight.key)
+
+
+@_api.post("/live/{fight}/again", status_code=201)
+async def again(page: Page, fight: str, key: LiveKey) -> LiveBegun:
+    """Begins the next fight of a series, or a new series."""
+    return _begun(await page.live.again(_steered(page, fight, key.key)))
+
+
+def _steered(page: ArenaPage, fight: str, key: str) -> LiveFight:
+    found = page.live.find(fight)
+    if key != found.key:
+        raise HTTPException(403, "only whoever began this fight can do that")
+    return found
 
 
 @_api.get("/live/{fight}")
@@ -301,9 +333,7 @@ def live_fight(page: Page, fight: str) -> LiveSummary:
 @_api.post("/live/{fight}")
 async def steer(page: Page, fight: str, wish: LiveWish) -> LiveSummary:
     """Pauses a fight and lets it go on, plays one tick, changes its speed, or ends it."""
-    found = page.live.find(fight)
-    if wish.key != found.key:
-        raise HTTPException(403, "only whoever began this fight can steer it")
+    found = _steered(page, fight, wish.key)
     found.steer(wish.do, wish.value)
     return found.summary()
 
@@ -331,45 +361,47 @@ async def send(page: Page, request: Request, name: str, owner: Owner) -> Admitte
 
 
 @_api.websocket("/live/{fight}/watch")
-async def watch(socket: WebSocket, fight: str, after: int = -1) -> None:
-    """Sends all moments after a tick, and each new one."""
+async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -> None:
+    """Sends all moments after a tick, and each new one; with the key of a person's fight takes that person's orders."""
     try:
-        with socket.app.state.page.live.find(fight).watching(after) as viewer:
+        found: LiveFight = socket.app.state.page.live.find(fight)
+        with found.watching(after, key) as viewer:
             await socket.accept()
-            gone = asyncio.create_task(_until_gone(socket))
+            plays = found.person is not None and key == found.key
+            both = [asyncio.create_task(_send(socket, viewer)), asyncio.create_task(_listen(socket, found, plays))]
             try:
-                while (message := await _next(viewer.messages, gone)) is not None:
-                    await asyncio.wait_for(socket.send_text(message), 10)
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                gone.cancel()
-            await socket.close()
+                for each in both:
+                    each.cancel()
+            is_wrong = plays and both[1].done() and not both[1].cancelled() and both[1].result()
+            await socket.close(*(1008, "no page sends such messages") if is_wrong else ())
     except PageRefusal as error:
         await socket.close(1008, str(error))
-    except (WebSocketDisconnect, RuntimeError, asyncio.TimeoutError, OSError):
-        return  # it is gone, or does not read
+    except (WebSocketDisconnect, RuntimeError, OSError):
+        return  # it is gone
 
 
-async def _until_gone(socket: WebSocket) -> None:
-    """Returns when a viewer closes; what it says is not listened to."""
+async def _send(socket: WebSocket, viewer: Watcher) -> None:
+    """Sends messages until there are no more, or the viewer does not read them."""
+    with suppress(WebSocketDisconnect, RuntimeError, TimeoutError, asyncio.TimeoutError, OSError):
+        while (message := await viewer.messages.get()) is not None:
+            await asyncio.wait_for(socket.send_text(message), 10)
+
+
+async def _listen(socket: WebSocket, fight: LiveFight, plays: bool) -> bool:
+    """Takes a person's orders; returns when the viewer closes, or true after an order that no page sends."""
     with suppress(WebSocketDisconnect, RuntimeError):
-        while (await socket.receive())["type"] != "websocket.disconnect":
-            pass
-
-
-async def _next(messages: asyncio.Queue[str | None], gone: asyncio.Task[None]) -> str | None:
-    """Returns the next message, or ``None`` if there are no more or nobody reads them."""
-    waiting = asyncio.create_task(messages.get())
-    await asyncio.wait([waiting, gone], return_when=asyncio.FIRST_COMPLETED)
-    if waiting.done() and not gone.done():
-        return waiting.result()
-    waiting.cancel()
-    return None
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            if plays and not fight.ordered(message.get("text") or ""):
+                return True
+    return False
 
 
 def site_file(name: str, game: str) -> bytes:
     """Returns the content of a file of the site; `KeyError` if there is none."""
-    if name in ("watch.css", "watch.js"):
-        return player_files(game)[name == "watch.js"].encode()
+    if name in ("watch.css", "watch.js", "text.js"):
+        return player_files(game, name == "text.js")[name != "watch.css"].encode()
     if name not in STATIC:
         raise KeyError(name)
     return (files("sb3_pvp.arena.page") / "static" / name).read_bytes()

@@ -30,7 +30,7 @@ def write_site(arena: Arena, folder: Path, replays: int = REPLAYS) -> int:
     texts |= {
         f"matches/{_slug(key)}.html": below.match(figures, key) for key in figures.fights if _is_match(figures, key)
     }
-    for file in ("site.css", "site.js"):
+    for file in ("site.css", "site.js", "icon.svg"):
         texts[f"static/{file}"] = site_file(file, arena.challenge.game).decode()
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Live fights: played in sandboxes tick by tick, for any number of viewers. They never count."""
+"""Live fights: played in sandboxes tick by tick, for any number of viewers. They never count in the arena's table."""
 
 from __future__ import annotations
 
@@ -6,59 +6,83 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
+from base64 import b64decode
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import count, cycle, permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import orjson
-from pydantic import BaseModel
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
-from sb3_pvp.arena.match_rounds import files_of
+from sb3_pvp.arena.match_rounds import TICK_LIMIT, files_of
 from sb3_pvp.arena.page.guards import PageRefusal
+from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT, LiveFight, LiveSummary, Person
+from sb3_pvp.arena.page.people import People, PersonFight
 from sb3_pvp.arena.playing import File
+from sb3_pvp.arena.referee import unpacked
 from sb3_pvp.arena.store import ACTIVE, Entrant
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
-from sb3_pvp.game import as_other_sees, game_reference
-from sb3_pvp.matches.replay.page import end_event, short_labels
-from sb3_pvp.matches.replay.recording import RecordedPlayer, heads_of, viewer_of
+from sb3_pvp.game import controls_of, game_reference
+from sb3_pvp.matches.replay.page import short_labels
+from sb3_pvp.matches.replay.recording import RecordedPlayer, heads_of, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
+from sb3_pvp.players.handicaps import MOST_DELAY
+from sb3_pvp.players.league.match_log import SCORES
 from sb3_pvp.players.opponents import WORLD_BOT
 
+#: Tiles from the opponent that a click on the map may be.
+REACH = 12
+#: Of what is said after a person's fight, what is for the log only.
+KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
-#: Seconds of a tick at speed 1, and the speeds that may be chosen.
-TICK, SPEEDS = 0.6, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-#: Fights at the same time, those that are kept for late viewers, viewers of one, and messages that one may be behind.
-MOST_FIGHTS, MOST_KEPT, MOST_VIEWERS, MOST_BEHIND = 24, 60, 500, 120
-#: Seconds without a viewer after which a fight is ended.
-ALONE = 120.0
+#: Fights at the same time, and those that are kept for late viewers.
+MOST_FIGHTS, MOST_KEPT = 32, 60
+_PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class LiveSummary(BaseModel):
-    """A live fight, as the list shows it."""
+class PersonOrder(BaseModel):
+    """A person who plays the first seat."""
 
-    id: str
-    players: list[str]
-    state: str  #: ``running``, ``paused`` or ``over``.
-    tick: int
-    viewers: int
-    speed: float
-    outcomes: list[str]
+    model_config = _PLAIN
+    name: str = Field("", max_length=40)  #: On the ladder; empty: somebody who is not on it.
+    key: str = Field("", max_length=200)  #: What the name is bound to, made by the browser.
+    delay: int = Field(0, ge=0, le=MOST_DELAY)  #: Reaction time of the opponent, in ticks.
+    randomness: float = Field(0.0, ge=0, le=1)  #: Share of the ticks in which it moves at random.
+    best_of: Literal[1, 3, 5] = 1
+    consent: bool = False  #: Whether the fight is kept as a demonstration.
+    drill: str | None = Field(None, max_length=80)  #: An exercise of the game instead of an opponent.
 
 
-@dataclass(eq=False)
-class Watcher:
-    """Somebody who watches: what is still to be sent, and ``None`` at the end of that."""
+class LiveOrder(BaseModel):
+    """What begins a live fight: two players, or one and a person, or a person alone for a drill."""
 
-    messages: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(MOST_BEHIND))
+    model_config = _PLAIN
+    first: str | None = Field(None, max_length=200)
+    second: str | None = Field(None, max_length=200)
+    build: str | None = Field(None, max_length=80)
+    paused: bool = False  #: Whether it waits for its beginner after the start.
+    person: PersonOrder | None = None
+
+
+@dataclass
+class Series:
+    """Fights of a person against one opponent, until one of them has won more than half of them."""
+
+    order: LiveOrder
+    score: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nobody needs to fight any more."""
+        return self.order.person is None or max(self.score) > self.order.person.best_of / 2
 
 
 class FightProcess:
@@ -96,147 +120,6 @@ class FightProcess:
         self._folder.cleanup()
 
 
-class LiveFight:
-    """A fight that is on.
-
-    Attributes:
-        id: in its address.
-        key: of whoever has begun it: it allows to pause, and so on.
-        header: the recording without its moments.
-        moments: the start, and each tick so far.
-        events: what has happened, see `sb3_pvp.game.Viewer.events`.
-        state: ``running``, ``paused`` or ``over``.
-    """
-
-    def __init__(self, header: dict[str, Any]) -> None:
-        self.id, self.key, self.header = secrets.token_hex(5), secrets.token_urlsafe(18), header
-        self.moments: list[dict[str, Any]] = []
-        self.scenes: list[Any] = []  # as the viewer reads them
-        self.events: list[dict[str, Any]] = []
-        self.viewers: set[Watcher] = set()
-        self.state, self.speed = "running", 1.0
-        self._wake = asyncio.Event()
-        self._steps, self._alone_since = 0, time.monotonic()
-
-    def summary(self) -> LiveSummary:
-        """Returns what the list of live fights shows."""
-        return LiveSummary(
-            id=self.id,
-            players=[each["name"] for each in self.header["players"]],
-            state=self.state,
-            tick=len(self.moments) - 1,
-            viewers=len(self.viewers),
-            speed=self.speed,
-            outcomes=self.header["outcomes"],
-        )
-
-    def told(self, message: Mapping[str, Any]) -> None:
-        """Sends a message to everybody; who is too far behind is let go, and comes back with all of it."""
-        text = orjson.dumps(message).decode()
-        for viewer in [*self.viewers]:
-            try:
-                viewer.messages.put_nowait(text)
-            except asyncio.QueueFull:
-                self.leave(viewer)
-
-    @contextmanager
-    def watching(self, after: int) -> Iterator[Watcher]:
-        """Lets somebody watch who has seen the moments up to number ``after``."""
-        if len(self.viewers) >= MOST_VIEWERS:
-            raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Watcher(), max(after + 1, 0)
-        self.viewers.add(viewer)
-        missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
-        viewer.messages.put_nowait(orjson.dumps(missed).decode())
-        if self.state == "over":
-            viewer.messages.put_nowait(None)
-        try:
-            yield viewer
-        finally:
-            self.leave(viewer)
-
-    def leave(self, viewer: Watcher) -> None:
-        """Ends the messages of a viewer."""
-        self.viewers.discard(viewer)
-        self._alone_since = time.monotonic()
-        with suppress(asyncio.QueueFull):
-            viewer.messages.put_nowait(None)
-
-    def content(self) -> dict[str, Any]:
-        """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
-        header = {name: value for name, value in self.header.items() if name != "labels"}
-        about = {"events": self.events, "labels": self.header["labels"], "live": self.summary().model_dump()}
-        return {"recording": {**header, "moments": self.moments}, **about}
-
-    def steer(self, wish: str, value: Any = None) -> None:
-        """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
-        if self.state == "over":
-            raise PageRefusal("the fight is over", 409)
-        if wish == "speed":
-            if value not in SPEEDS:
-                raise PageRefusal(f"speed must be one of {', '.join(f'{each:g}' for each in SPEEDS)}")
-            self.speed = float(value)
-        elif wish == "step":
-            self.state, self._steps = "paused", self._steps + 1
-        elif wish in ("pause", "play", "end"):
-            self.state = {"pause": "paused", "play": "running", "end": "over"}[wish]
-        else:
-            raise PageRefusal("do must be one of pause, play, step, speed, end")
-        self._wake.set()
-        self.told({"moments": [], "first": len(self.moments), **self._status()})
-
-    async def run(self, ask: Any, events_of: Any) -> None:
-        """Plays the fight to its end, a tick at a time, at its speed."""
-        due = time.monotonic()
-        while self.state != "over":
-            due = max(due + TICK / self.speed, time.monotonic() - TICK)  # who was late does not hurry long
-            await self._due(due)
-            if self.state == "over" or (not self.viewers and time.monotonic() - self._alone_since > ALONE):
-                break
-            if self.state == "paused" and self._steps == 0:
-                due = time.monotonic()
-                continue
-            self._steps = max(self._steps - 1, 0)
-            self.add(await ask(), events_of)
-
-    def finish(self) -> None:
-        """Tells everybody that it is over."""
-        self.state = "over"
-        self.told({"moments": [], "first": len(self.moments), "events": self.events[-1:], **self._status()})
-        for viewer in [*self.viewers]:
-            self.leave(viewer)
-
-    def add(self, reply: dict[str, Any], events_of: Any) -> None:
-        """Adds a moment, and tells everybody."""
-        if "fault" in reply:
-            seat = reply["fault"]
-            self.header["outcomes"] = ["lost", "won"] if seat == 0 else ["won", "lost"]
-            self.state = "over"
-            text = f"is out of the fight: {reply['cause']}"
-            self.events.append({"tick": len(self.moments) - 1, "kind": "end", "seat": max(seat, 0), "text": text})
-            return
-        if self.moments:
-            self.moments[-1]["outlooks"] = reply["outlooks"]
-        self.header["build"] = reply["build"]
-        self.moments.append(reply["moment"])
-        if "outcome" in reply:
-            self.header["outcomes"], self.state = [reply["outcome"], as_other_sees(reply["outcome"])], "over"
-        self.events = events_of(self)
-        new = {"moments": [reply["moment"]], "first": len(self.moments) - 1, "before": reply["outlooks"]}
-        now = len(self.moments) - 1
-        self.told({**new, "events": [each for each in self.events if each["tick"] == now], **self._status()})
-
-    def _status(self) -> dict[str, Any]:
-        return {"state": self.state, "speed": self.speed, "outcomes": self.header["outcomes"]}
-
-    async def _due(self, moment: float) -> None:
-        """Waits until it is time for the next tick, or somebody wishes something."""
-        self._wake.clear()
-        wait = None if self.state == "paused" and self._steps == 0 else max(moment - time.monotonic(), 0.0)
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), min(wait, 30.0) if wait is not None else 30.0)
-
-
 class LiveFights:
     """All live fights of an arena."""
 
@@ -244,15 +127,29 @@ class LiveFights:
         self._arena, self._numbers = arena, count()
         self._fights: dict[str, LiveFight] = {}
         self._tasks = set[asyncio.Task[None]]()
-        self._shared = FightProcess(arena.challenge)
+        self._shared, self._looked = FightProcess(arena.challenge), asyncio.Event()
+        self.people = People(arena)
 
     async def warm(self) -> None:
         """Starts the process that most fights share, so that the first one begins at once."""
         with suppress(SandboxDied, RuntimeError):
             await self._shared.ask({"end": -1})
 
+    async def show(self) -> None:
+        """Lets players of the arena fight for whoever looks, one pair after another, for ever."""
+        await self.warm()
+        names = [each.name for each in self._arena.players if each.state == ACTIVE]
+        for first, second in cycle(permutations(names, 2)):
+            with suppress(PageRefusal):
+                fight = await self.begin(LiveOrder(first=first, second=second, build=None))
+                while fight.state != "over":
+                    await asyncio.sleep(1)
+            self._looked.clear()
+            await self._looked.wait()
+
     def all(self) -> list[LiveSummary]:
         """Returns the fights that are on or are kept, the newest first."""
+        self._looked.set()
         return [each.summary() for each in self._fights.values()][::-1]
 
     def find(self, name: str) -> LiveFight:
@@ -261,30 +158,39 @@ class LiveFights:
             raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
         return self._fights[name]
 
-    async def begin(self, first: str, second: str, build: str | None = None, paused: bool = False) -> LiveFight:
-        """Begins a fight of two players of the arena, and returns it at its start; raises `PageRefusal`."""
+    async def begin(self, order: LiveOrder, series: Series | None = None) -> LiveFight:
+        """Begins a fight, and returns it at its start; raises `PageRefusal`."""
         if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
-        rules = self._arena.challenge
-        entrants = {each.name: each for each in await asyncio.to_thread(self._arena.store.players, ACTIVE)}
-        if missing := [name for name in (first, second) if name not in entrants]:
-            raise PageRefusal(f"no player {missing[0]} takes part", 404)
-        pair = [entrants[first], entrants[second]]
-        if pair[0].opponent == WORLD_BOT:
-            pair.reverse()
-        if pair[0].opponent == WORLD_BOT:
-            raise PageRefusal("the world's bot needs somebody to fight against")
+        rules, wish = self._arena.challenge, order.person
+        if wish is not None and wish.name:
+            try:
+                name = await asyncio.to_thread(self.people.claim, wish.name, wish.key)
+            except ValueError as error:
+                raise PageRefusal(str(error), 409) from error
+            order = order.model_copy(update={"person": (wish := wish.model_copy(update={"name": name}))})
+        viewer = viewer_for_page(rules.played, wish is not None)
+        drill = None if wish is None or wish.drill is None else _named(viewer, wish.drill)
+        pair = await self._pair(order, drill)
         try:
-            params = None if build is None else with_build(build, rules.played, rules.reset_params)
+            params = None if order.build is None else with_build(order.build, rules.played, rules.reset_params)
         except Refusal as error:
             raise PageRefusal(str(error)) from error
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
-        fight, number = LiveFight(self._header(pair)), next(self._numbers)
-        job = {"begin": number, "players": await asyncio.to_thread(self._players, pair, process)}
-        job |= {"seed": secrets.randbits(31), "deterministic": rules.deterministic, "reset_params": params}
-        fight.header["seed"] = job["seed"]
+        person = None if wish is None else self._person(wish, drill)
+        fight, number = LiveFight(self._header(pair, person), viewer, person), next(self._numbers)
+        players = await asyncio.to_thread(self._players, pair, process)
+        if person is not None:
+            players.insert(0, {"name": person.name, "kind": PERSON, "opponent": ""})
+        job = {"begin": number, "players": players, "seed": secrets.randbits(31), "reset_params": params}
+        job["deterministic"] = rules.deterministic
+        if wish is not None:
+            job |= {"delay": wish.delay, "randomness": wish.randomness, "consent": wish.consent}
+        if drill is not None:
+            job |= {"drill": drill.id, "ticks": drill.ticks, "reset_params": dict(drill.reset_params)}
+        fight.header |= {"seed": job["seed"], "reset_params": job["reset_params"]}
         try:
             reply = await process.ask(job)
         except (SandboxDied, RuntimeError) as error:
@@ -292,8 +198,9 @@ class LiveFights:
         if "moment" not in reply:
             await self._gone(process, number)
             raise PageRefusal(f"the fight cannot begin: {reply['cause']}")
-        fight.add(reply, self._events)
-        fight.state = "paused" if paused else "running"
+        fight.add(reply)
+        fight.state = "paused" if order.paused and person is None else fight.state
+        fight.series = series or Series(order)
         self._fights[fight.id] = fight
         for old in [name for name, each in self._fights.items() if each.state == "over"][: -MOST_KEPT or None]:
             del self._fights[old]
@@ -301,6 +208,29 @@ class LiveFights:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return fight
+
+    async def again(self, fight: LiveFight) -> LiveFight:
+        """Begins the next fight of a series, or the first one of another; raises `PageRefusal`."""
+        if fight.state != "over" or fight.person is None:
+            raise PageRefusal("the fight is not over, or nobody plays in it", 409)
+        return await self.begin(fight.series.order, None if fight.series.is_decided else fight.series)
+
+    async def _pair(self, order: LiveOrder, drill: Any) -> list[Entrant]:
+        """Returns the players of the arena that fight, one if there is a person; raises `PageRefusal`."""
+        if drill is not None:
+            return [Entrant(drill.label, SCRIPT, drill.opponent, drill.opponent, drill.opponent, "")]
+        names = [order.second] if order.person is not None else [order.first, order.second]
+        if None in names or (order.person is not None and order.first is not None):
+            raise PageRefusal("name two players, or the second one if the first is a person")
+        entrants = {each.name: each for each in await asyncio.to_thread(self._arena.store.players, ACTIVE)}
+        if missing := [name for name in names if name not in entrants]:
+            raise PageRefusal(f"no player {missing[0]} takes part", 404)
+        pair = [entrants[str(name)] for name in names]
+        if len(pair) > 1 and pair[0].opponent == WORLD_BOT:
+            pair.reverse()
+        if len(pair) > 1 and pair[0].opponent == WORLD_BOT:
+            raise PageRefusal("the world's bot needs somebody to fight against")
+        return pair
 
     async def close(self) -> None:
         """Ends all fights."""
@@ -312,29 +242,61 @@ class LiveFights:
 
     async def _play(self, fight: LiveFight, process: FightProcess, number: int) -> None:
         try:
-            await fight.run(partial(process.ask, {"step": number}), self._events)
+            await fight.run(
+                lambda: process.ask({"think": number}),
+                lambda orders: process.ask({"step": number, "orders": orders}),
+            )
         except (SandboxDied, RuntimeError) as error:
             seat = error.marked if isinstance(error, SandboxDied) and error.marked in (0, 1) else -1
-            fight.add({"fault": seat, "cause": _cause(error)}, self._events)
+            fight.add({"fault": seat, "cause": _cause(error)})
         finally:
+            after = await self._gone(process, number)
+            if fight.person is not None:
+                await self._tell(fight, after)
             fight.finish()
-            await self._gone(process, number)
 
-    async def _gone(self, process: FightProcess, number: int) -> None:
+    async def _tell(self, fight: LiveFight, after: dict[str, Any]) -> None:
+        """Keeps what a person's fight was like, of which now everything may be seen."""
+        wish, kept = fight.series.order.person, {name: after.pop(name, None) for name in KEPT}
+        share = {"won": 1.0, "lost": 0.0}.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
+        fight.series.score = [fight.series.score[0] + share, fight.series.score[1] + 1 - share]
+        if wish.name and wish.drill is None and kept["actions"] is not None:
+            try:
+                record = person_fight(fight, kept, self._arena.challenge)
+                after["key"] = await asyncio.to_thread(self.people.record, record)
+            except ValueError as error:  # it was forgotten while it fought
+                after["refusal"] = str(error)
+        fight.completed(after)
+
+    async def _gone(self, process: FightProcess, number: int) -> dict[str, Any]:
+        """Ends a fight in its process; returns what is said about a person's one."""
+        found: dict[str, Any] = {}
+        with suppress(SandboxDied, RuntimeError):
+            found = await process.ask({"end": number})
         if process is not self._shared:
             await process.close()
-            return
-        with suppress(SandboxDied, RuntimeError):
-            await process.ask({"end": number})
+        return found
 
-    def _header(self, pair: list[Entrant]) -> dict[str, Any]:
+    def _person(self, wish: PersonOrder, drill: Any) -> Person:
+        """Returns the person of a fight, with the controls of the game."""
+        played = self._arena.challenge.played
+        offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
+        moves = {f"{east},{north}": offset(east, north) for east in reach for north in reach}
+        pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
+        pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
+        pad["drill"] = None if drill is None else drill.label
+        return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
+
+    def _header(self, pair: list[Entrant], person: Person | None) -> dict[str, Any]:
         played, contract = self._arena.challenge.played, self._arena.challenge.played.contract
-        names = [each.name for each in pair]
-        if names[0] == names[1]:
-            names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
         kinds: list[Any] = [
             "bot" if each.opponent == WORLD_BOT else "script" if each.kind == SCRIPT else "model" for each in pair
         ]
+        names = [each.name for each in pair]
+        if person is not None:
+            names, kinds = [person.name, *names], ["agent", *kinds]
+        if names[0] == names[1]:
+            names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
         heads, reference = heads_of(contract), game_reference(played)
         return {
             "contract": contract.name,
@@ -347,25 +309,55 @@ class LiveFights:
         }
 
     def _players(self, pair: list[Entrant], process: FightProcess) -> list[dict[str, str]]:
-        players, lost = files_of(self._arena.store, {each.name: each for each in pair}, {each.name for each in pair})
+        names = {each.name for each in pair if each.source or each.admitted_at}
+        players, lost = files_of(self._arena.store, {each.name: each for each in pair}, names)
         if lost:
             name, cause = next(iter(lost.items()))
             raise PageRefusal(f"{name} cannot fight: {cause}", 409)
         found = []
         for each in pair:
-            kind, opponent, file = players[each.name]
+            kind, opponent, file = players.get(each.name, (SCRIPT, each.opponent, None))
             found.append({"name": each.name, "kind": kind, "opponent": process.place(opponent, file)})
         return found
 
-    def _events(self, fight: LiveFight) -> list[dict[str, Any]]:
-        """Returns the game's events so far, and the end."""
-        viewer = viewer_of(self._arena.challenge.game)
-        fight.scenes += [viewer.read_scene(each["scene"]) for each in fight.moments[len(fight.scenes) :]]
-        events = [dict(each) for each in viewer.events(fight.scenes)]
-        if fight.state == "over" and (not events or events[-1]["kind"] != "end"):
-            names = [each["name"] for each in fight.header["players"]]
-            events.append(end_event(names, fight.header["outcomes"], len(fight.moments) - 1))
-        return events
+
+def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> PersonFight:
+    """Returns what is kept of a person's fight, from what its process says."""
+    order, contract = fight.series.order, rules.played.contract
+    weaker = {name: getattr(order.person, name) for name in ("delay", "randomness")}
+    outcome = fight.header["outcomes"][PERSON_SEAT]
+    gave_up = next((each["text"] for each in fight.events if each["kind"] == "end" and each["seat"] is not None), None)
+    actions = unpacked(b64decode(kept["actions"]), contract.num_heads)
+    seen = dict[str, Any]()
+    if kept["observations"] is not None:
+        flat = np.frombuffer(b64decode(kept["observations"]), np.float32)
+        bits = np.frombuffer(b64decode(kept["masks"]), np.uint8).reshape(len(actions), -1)
+        seen["observations"] = flat.reshape(len(actions), *contract.observation_shape)
+        seen["masks"] = np.unpackbits(bits, axis=1, count=contract.num_flat_actions).astype(bool)
+    return PersonFight(
+        person=order.person.name,
+        opponent=order.second,
+        handicap=", ".join(f"{name} {value:g}" for name, value in weaker.items() if value),
+        outcome=outcome if outcome in SCORES else "tied",
+        seed=fight.header["seed"],
+        build=fight.header["build"],
+        ticks=len(actions),
+        reset_params=rules.reset_params if fight.header["reset_params"] is None else fight.header["reset_params"],
+        actions=actions,
+        digest=kept["digest"],
+        finished_at=time.time(),
+        rated=True,
+        cause=gave_up if outcome == "lost" and gave_up else None if outcome in SCORES else TICK_LIMIT,
+        **seen,
+    )
+
+
+def _named(viewer: Any, drill: str) -> Any:
+    """Returns a drill of a game; raises `PageRefusal`."""
+    known = {each.id: each for each in getattr(viewer, "drills", tuple)()}
+    if drill not in known:
+        raise PageRefusal(f"no drill {drill}: there are {', '.join(known) or 'none in this game'}", 404)
+    return known[drill]
 
 
 def _cause(error: SandboxDied | RuntimeError) -> str:

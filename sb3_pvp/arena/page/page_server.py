@@ -18,8 +18,8 @@ MOST_CONNECTIONS, MOST_MESSAGE = 1000, 1024
 
 
 @contextmanager
-def serving_page(arena: Arena, host: str = HOST, port: int = PORT) -> Iterator[str]:
-    """Serves the page in a thread of its own; yields its address. ``port`` 0 is a free one.
+def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: bool) -> Iterator[str]:
+    """Serves the page in a thread of its own; yields its address. ``port`` 0 is a free one; settings of `make_app`.
 
     Raises `Refusal` if its packages are missing, or nothing can listen there.
     """
@@ -36,7 +36,7 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT) -> Iterator[s
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
     limits: dict[str, Any] = {"limit_concurrency": MOST_CONNECTIONS, "ws_max_size": MOST_MESSAGE, "ws_max_queue": 4}
     config = uvicorn.Config(
-        make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host]),
+        make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host], **settings),
         log_level="warning",
         ws="websockets-sansio",
         timeout_keep_alive=15,

@@ -9,9 +9,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from sb3_pvp.arena.page.live import SPEEDS, LiveSummary
+from sb3_pvp.arena.page.live_fight import SPEEDS, LiveSummary
+from sb3_pvp.arena.page.people import PersonStanding
 from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage, Point
+from sb3_pvp.arena.store import ACTIVE
 from sb3_pvp.matches.replay.page import as_element_text, player_body
+from sb3_pvp.players.handicaps import MOST_DELAY
 
 #: Of the leaderboard: what is shown, by which attribute of a row it is sorted, and what it means.
 COLUMNS = (
@@ -87,16 +90,35 @@ class Pages:
 
     def live(self, figures: Figures, fights: list[LiveSummary]) -> str:
         """Returns the page on which live fights are found and begun."""
-        active = [line.player for line in figures.table if figures.entrants[line.player].state == "active"]
+        active = [line.player for line in figures.table if figures.entrants[line.player].state == ACTIVE]
         builds = sorted({build for line in figures.table for build in line.builds})
         return self._of("live", players=active, fights=fights, builds=builds)
 
-    def watch(self, content: dict[str, Any], is_live: bool = False) -> str:
-        """Returns the page that plays a recording, or a live fight."""
+    def play(self, figures: Figures, people: Sequence[PersonStanding]) -> str:
+        """Returns the page on which a person chooses an opponent or a drill, with the ladder of people."""
+        played = figures.arena.challenge.played
+        active = [line for line in figures.table if figures.entrants[line.player].state == ACTIVE]
+        opponents = [(line.player, _points(line.rating) if line.matches else "") for line in active]
+        builds = sorted({build for line in figures.table for build in line.builds})
+        drills: Callable[[], Sequence[Any]] = getattr(played.viewer, "drills", tuple)
+        about = {"opponents": opponents, "builds": builds, "drills": drills(), "delays": MOST_DELAY}
+        return self._of("play", people=people, **about)
+
+    def watch(self, content: dict[str, Any], is_live: bool = False, script: str = "watch.js") -> str:
+        """Returns the page that plays a recording, or a live fight; ``script`` is that of the scenes."""
         title = " against ".join(each["name"] for each in content["recording"]["players"])
         # Both are made for pages: the one is our own markup, the other JSON that no text can end.
         body, text = Markup(player_body(title)), Markup(as_element_text(content))
-        return self._of("watch", title=title, body=body, content=text, live=is_live, speeds=SPEEDS)
+        return self._of(
+            "watch",
+            title=title,
+            body=body,
+            content=text,
+            live=is_live,
+            speeds=SPEEDS,
+            script=script,
+            person=bool(content.get("person")),
+        )
 
     def error(self, status: int, message: str) -> str:
         """Returns a page that says what is wrong."""

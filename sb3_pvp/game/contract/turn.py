@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.game.contract.model import Contract
 from sb3_pvp.game.contract.rules import Booleans
 
@@ -21,6 +23,13 @@ def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64
     if _any_outside(numbers, np.uint64(num_fights)):
         raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, not {fights!r}")
     return numbers
+
+
+def fight_seeds(seeds: Sequence[int], count: int) -> list[int]:
+    """Returns ``count`` seeds; `ValueError` for another number of them, or if one is no non-negative integer."""
+    if len(seeds) != count:
+        raise ValueError(f"give one seed for each fight: got {len(seeds)} for {count}")
+    return [COUNT.read("a seed", seed) for seed in seeds]
 
 
 def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ _POTIONS = {
 }
 _MOVES = ("move_next_to_target", "move_diagonal_to_target", "move_under_target", "move_to_farcast_tile")
 _PRAYERS = ("mage_prayer", "ranged_prayer", "melee_prayer")
+_FARCASTS = tuple(f"farcast_{tiles}_tiles" for tiles in range(2, 8))
 _LAST_MOMENT = "here only right before its attack, in {} ticks"
 
 
@@ -55,6 +56,15 @@ def reasons_of(scene: Scene, seat: int) -> dict[str, str]:
     return found
 
 
+def actions_at_will(scene: Scene, seat: int) -> frozenset[str]:
+    """Returns what a human may do whenever the game itself allows it, although fighters are held to when it matters."""
+    me = scene.fighters[seat]
+    if me.overhead is None:
+        return frozenset()
+    steps = () if me.frozen_ticks else (*(each for each in _MOVES if each != "move_under_target"), *_FARCASTS)
+    return frozenset((*(_PRAYERS if me.prayer else ()), *steps))
+
+
 def _cooldown(ticks: int) -> str:
     return f"on cooldown for {ticks} tick{'s' * (ticks > 1)}" if ticks else ""
 
@@ -68,7 +78,7 @@ def _movement(me: FighterScene, foe: FighterScene, distance: int) -> dict[str, s
     held = held or ("" if "attack" in me.waits else "not while you can attack")
     found = dict.fromkeys(_MOVES, held or "you are there")
     found["move_under_target"] = held or ("you are there" if distance == 0 else "only under a frozen opponent")
-    return found | {f"farcast_{tiles}_tiles": held or "you are there" for tiles in range(2, 8)}
+    return found | dict.fromkeys(_FARCASTS, held or "you are there")
 
 
 def _prayer(me: FighterScene, later: str) -> dict[str, str]:

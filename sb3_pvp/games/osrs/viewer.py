@@ -16,7 +16,7 @@ from sb3_pvp.game import ControlGroup, Drill, World
 from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
 from sb3_pvp.games.osrs.drills import DRILLS
 from sb3_pvp.games.osrs.figures import figures_of
-from sb3_pvp.games.osrs.reasons import reasons_of
+from sb3_pvp.games.osrs.reasons import actions_at_will, reasons_of
 from sb3_pvp.games.osrs.rendering.events import events_of
 from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
 from sb3_pvp.games.osrs.rendering.seen import seen_scene_of
@@ -35,6 +35,7 @@ class OsrsViewer:
 
     contract: str = "NhEnv"  #: The name of the game, for what a human may do.
 
+    real_time = True  #: See `sb3_pvp.game.Viewer`.
     #: Endings of the files that `read_recording` reads.
     recordings: ClassVar = (".jsonl", ".jsonl.gz")
 
@@ -68,6 +69,10 @@ class OsrsViewer:
     def why_not(self, scene: Scene, seat: int) -> Mapping[str, str]:
         """See `reasons_of`."""
         return reasons_of(scene, seat)
+
+    def at_will(self, scene: Scene, seat: int) -> frozenset[str]:
+        """See `actions_at_will`."""
+        return actions_at_will(scene, seat)
 
     def idle(self, scene: Scene, seat: int) -> tuple[str, ...]:
         """See `idle_actions`."""

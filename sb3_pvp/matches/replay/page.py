@@ -13,7 +13,8 @@ from string import Template
 from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.matches.replay.recording import Recording, recording_to_plain, viewer_of
+from sb3_pvp.game import find_game
+from sb3_pvp.matches.replay.recording import Recording, TextScenes, recording_to_plain, viewer_of
 
 #: For JSON inside a <script> element, which the text must neither end nor turn into a comment.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
@@ -37,9 +38,12 @@ def replay_page(recording: Recording) -> str:
     )
 
 
-def player_files(game: str) -> tuple[str, str]:
-    """Returns the style and the script of what plays a game's scenes; `ValueError` if the game is unknown."""
-    own = viewer_of(game).page()
+def player_files(game: str, as_text: bool = False) -> tuple[str, str]:
+    """Returns the style and the script of what plays a game's scenes; `ValueError` if the game is unknown.
+
+    ``as_text``: of scenes of `sb3_pvp.matches.replay.recording.TextScenes`, although the game's viewer has a page.
+    """
+    own = (TextScenes(find_game(game)) if as_text else viewer_of(game)).page()
     # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
     first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
     return _data("page.css") + own["style"], "\n".join([*map(_data, first), own["script"], *map(_data, last)])

@@ -112,6 +112,7 @@ class RunningFight:
         self.names = [fighter.player.name for fighter in fighters]
         self._agents = [fighter for fighter in fighters if fighter.opponent is not None]
         self._seed, self._deterministic = seed, deterministic
+        self._decided: dict[int, NDArray[np.int64]] = {}  # by seat, for the next tick
         # The environment stacks all frames that any player needs; each gets its own in `step`.
         ages = sorted({age for fighter in fighters for age in fighter.frame_ages})
         # Two agents play as in self-play, so that both have observations and rewards like learners.
@@ -131,23 +132,34 @@ class RunningFight:
         """The outcome of the first player, of a fight that is over."""
         return str(self._fights.info(0)["outcome"])
 
+    @property
+    def joint_actions(self) -> NDArray[np.int64]:
+        """A copy of the actions of both seats in the last tick, ``(2, heads)``; zeros of the world's bot."""
+        return np.array(self._fights.actions[0])
+
+    def decide(self, seat: int) -> None:
+        """Lets the player of a seat decide on the next tick, if it has not; the world's bot decides when it plays."""
+        if seat >= len(self._agents) or seat in self._decided:
+            return
+        agent, ages, fights = self._agents[seat], self._fights.settings.frame_ages, self._fights
+        stacked = fights.observation(np.array([seat]))
+        own = [ages.index(age) for age in agent.frame_ages]
+        frames = {key: part[0].reshape(len(ages), -1)[own] for key, part in stacked.items() if key != "action_mask"}
+        seen = {**frames, "action_mask": stacked["action_mask"][0]}
+        own_seed = ((seat + 1) << 32) + self._seed  # different from the seed of the fight, and for each player
+        self._mark(seat)
+        try:
+            self._decided[seat] = agent.act(seen, fights.action_masks(seat), self._deterministic, own_seed)
+        finally:
+            self._mark(-1)
+
     def step(self) -> None:
         """Plays a tick, and adds actions and rewards to the fighters."""
-        actions, ages, fights = [], self._fights.settings.frame_ages, self._fights
-        for row, agent in enumerate(self._agents):
-            stacked = fights.observation(np.array([row]))
-            own = [ages.index(age) for age in agent.frame_ages]
-            frames = {key: part[0].reshape(len(ages), -1)[own] for key, part in stacked.items() if key != "action_mask"}
-            seen = {**frames, "action_mask": stacked["action_mask"][0]}
-            own_seed = ((row + 1) << 32) + self._seed  # different from the seed of the fight, and for each player
-            self._mark(row)
-            try:
-                actions.append(agent.act(seen, fights.action_masks(row), self._deterministic, own_seed))
-            finally:
-                self._mark(-1)
-        fights.step(np.stack(actions))
-        for row, agent in enumerate(self._agents):
-            agent.rewards.append(float(fights.reward[row]))
+        for seat in range(len(self._agents)):
+            self.decide(seat)
+        self._fights.step(np.stack([self._decided.pop(seat) for seat in range(len(self._agents))]))
+        for seat, agent in enumerate(self._agents):
+            agent.rewards.append(float(self._fights.reward[seat]))
 
     def close(self) -> None:
         """Closes the world."""
@@ -192,6 +204,11 @@ class RecordedFighter:
         decisions, views = self.thoughts(contract)
         # Moment t follows tick t: it has the decision of tick t, and the outlook from which tick t + 1 is decided.
         return [None, *decisions], [*views, None], [None, *self.rewards]
+
+    @property
+    def observations(self) -> NDArray[np.float32]:
+        """What it saw before each of its actions, newest frames ``(T, D)``."""
+        return np.stack([seen["observation"][0] for seen, _, _ in self._ticks])
 
     def thoughts(self, contract: Contract, last: int | None = None) -> tuple[list[Any], list[Any]]:
         """Returns its decisions, and the outlooks that it had, in all ticks or the ``last`` ones."""

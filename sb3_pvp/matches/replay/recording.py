@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import foreign, loadable
-from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names
+from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names, viewer_for_players
 from sb3_pvp.game.contract import Contract
 
 FORMAT, VERSION = "sb3_pvp fight", 1
@@ -104,15 +104,22 @@ class TextScene:
 
 
 class TextScenes:
-    """Shows recordings of a game by the text of its viewer, or by what its contract names."""
+    """Shows fights of a game by the text of its viewer, or by what its contract names.
 
-    def __init__(self, game: Game) -> None:
-        self._viewer: Any = game.viewer or PlainViewer(game.contract)
+    ``for_player``: as the viewer for a player does, see `sb3_pvp.game.viewer_for_players`.
+    """
+
+    def __init__(self, game: Game, for_player: bool = False) -> None:
+        plain = game.viewer or PlainViewer(game.contract)
+        self._viewer: Any = viewer_for_players(game.viewer, game.contract) if for_player else plain
 
     def scene(self, world: World, fight: int, names: Sequence[str], actions: Any = (None,) * 2) -> TextScene:
         """See `sb3_pvp.game.Viewer.scene`."""
-        text = self._viewer.text(self._viewer.scene(world, fight, names, actions), color=False)
-        return TextScene(text, Outcome(int(world.outcome[fight, 0])).name.lower())
+        return self.shown(self._viewer.scene(world, fight, names, actions), Outcome(int(world.outcome[fight, 0])))
+
+    def shown(self, scene: Any, outcome: Outcome = Outcome.RUNNING) -> TextScene:
+        """Returns a scene of the game as text."""
+        return TextScene(self._viewer.text(scene, color=False), outcome.name.lower())
 
     def read_scene(self, plain: Any) -> TextScene:
         """See `sb3_pvp.game.Viewer`."""
@@ -133,6 +140,12 @@ def viewer_of(game: str | Game) -> Any:
     """Returns the viewer that draws recordings of a game; `ValueError` if the game is unknown."""
     found = find_game(game)
     return found.viewer if hasattr(found.viewer, "page") else TextScenes(found)
+
+
+def viewer_for_page(game: str | Game, for_player: bool = False) -> Any:
+    """Returns the viewer that draws live fights of a game, of a player's own ones only what the player may see."""
+    found = find_game(game)
+    return viewer_of(game) if not for_player or hasattr(found.viewer, "seen") else TextScenes(found, for_player=True)
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:

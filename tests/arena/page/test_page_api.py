@@ -36,5 +36,5 @@ def test_answers_are_as_described(tmp_path: Path) -> None:
 
         ask()
         asked.add(operation.label)
-    assert len(asked) == 12
+    assert len(asked) == 13
     arena.close()

@@ -1,5 +1,4 @@
 // A live fight: moments come from the server, and are added to those that the player shows.
-const place = location.pathname.split("/").pop(), key = sessionStorage.getItem(`key ${place}`);
 let socket = null, isOver = false, wait = 500;
 
 function append(message) {
@@ -24,6 +23,7 @@ function append(message) {
   }
   if (fresh.length || message.state === "over") show(follows ? lastTick : current);
   if (message.state) showState(message);
+  played(message);
 }
 
 function showState(message) {
@@ -32,12 +32,12 @@ function showState(message) {
   byId("badge").textContent = isOver ? "over" : message.state === "paused" ? "paused" : "live";
   byId("badge").classList.toggle("over", isOver);
   byId("pace").value = String(message.speed.toFixed(message.speed < 1 ? 2 : 1)).replace("0.50", "0.5");
-  byId("steering").hidden = key === null || isOver;
+  byId("steering").hidden = key === null || isOver || person !== null;
 }
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}/api/live/${place}/watch?after=${lastTick}`);
+  socket = new WebSocket(`${scheme}://${location.host}/api/live/${place}/watch?after=${lastTick}${key === null ? "" : `&key=${key}`}`);
   socket.addEventListener("message", (event) => {
     wait = 500;
     byId("status").textContent = "";
@@ -59,5 +59,7 @@ async function steer(wish, value = null) {
 for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => steer(button.dataset.do));
 byId("pace").addEventListener("change", (event) => steer("speed", Number(event.target.value)));
 byId("follow").addEventListener("click", () => goTo(lastTick));
-goTo(lastTick);
-connect();
+if (isMine) startPlaying();
+if (!after) goTo(lastTick);
+if (!after) connect();
+else showState(page.live);

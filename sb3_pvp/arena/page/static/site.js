@@ -34,12 +34,34 @@ async function answer(response) {
   return found;
 }
 
-async function begin(form) {
-  const { first, second, build, paused } = form.elements;
-  const wish = { first: first.value, second: second.value, paused: paused.checked, ...(build && build.value ? { build: build.value } : {}) };
+async function start(wish) {
   const found = await answer(await fetch("/api/live", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(wish) }));
   sessionStorage.setItem(`key ${found.id}`, found.key);
   location.href = `/live/${found.id}`;
+}
+
+const built = (form) => (form.elements.build && form.elements.build.value ? { build: form.elements.build.value } : {});
+
+async function begin(form) {
+  const { first, second, paused } = form.elements;
+  await start({ first: first.value, second: second.value, paused: paused.checked, ...built(form) });
+}
+
+/** A name on the ladder is bound to this key, which only this browser has. */
+function ownKey() {
+  const kept = localStorage.getItem("own key");
+  if (kept) return kept;
+  const made = [...crypto.getRandomValues(new Uint8Array(24))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  localStorage.setItem("own key", made);
+  return made;
+}
+
+async function play(form) {
+  const { second, best_of: best, delay, randomness, name, consent } = form.elements;
+  localStorage.setItem("own name", name.value);
+  const person = { best_of: Number(best.value), delay: Number(delay.value), randomness: Number(randomness.value), consent: consent.checked };
+  if (name.value.trim()) Object.assign(person, { name: name.value.trim(), key: ownKey() });
+  await start({ second: second.value, person, ...built(form) });
 }
 
 async function send(form) {
@@ -48,8 +70,7 @@ async function send(form) {
   return `${found.player} may enter`;
 }
 
-function onSubmit(id, act, waiting) {
-  const form = document.getElementById(id);
+function onSubmit(form, act, waiting) {
   if (form === null) return;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -126,5 +147,9 @@ for (const form of document.querySelectorAll("form[data-table]")) {
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", () => filter(form));
 }
-onSubmit("begin", begin, "the fighters get ready…");
-onSubmit("upload", send, "it fights against itself…");
+const byId = (id) => document.getElementById(id);
+onSubmit(byId("begin"), begin, "the fighters get ready…");
+onSubmit(byId("upload"), send, "it fights against itself…");
+onSubmit(byId("play"), play, "your opponent gets ready…");
+for (const form of document.querySelectorAll("form.drill")) onSubmit(form, () => start({ person: { drill: form.elements.drill.value } }), "your opponent gets ready…");
+if (byId("play")) byId("play").elements.name.value = localStorage.getItem("own name") || "";

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common import snapshots
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.game.contract.turn import fight_numbers, joint_actions
+from sb3_pvp.game.contract.turn import fight_numbers, fight_seeds, joint_actions
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.sim import parameters, rng
 from sb3_pvp.games.osrs.sim.compile import kernel
@@ -116,6 +116,13 @@ class SimWorld:
         seeds = np.uint64(validated_seed(seed)) + np.arange(self.num_fights, dtype=np.uint64)
         self.fights["rng"] = scrambled(seeds)
         self._choices[:] = scrambled(~seeds)  # a separate stream: random actions take no draws from the fights
+
+    def reseed(self, fights: ArrayLike, seeds: Sequence[int]) -> None:
+        """See `sb3_pvp.game.Reseedable`; larger seeds than 64 bits lose their upper ones."""
+        which = fight_numbers(fights, self.num_fights)
+        words = np.array([seed % (1 << 64) for seed in fight_seeds(seeds, len(which))], np.uint64)
+        words = scrambled(~words)  # so that no future repeats the numbers after a `reset` with its seed
+        self.fights["rng"][which], self._choices[which] = scrambled(words), scrambled(~words)
 
     @property
     def nbytes_per_fight(self) -> float:

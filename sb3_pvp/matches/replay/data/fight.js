@@ -16,6 +16,8 @@ const called = (seat) => element("b", { class: `seat${seat}` }, names[seat]);
 const scene = {
   /** An element, or text, that shows the tick. */
   picture: (tick) => "",
+  /** For a fight that a human plays: how far from the opponent a point of the picture is, as east and north; null: nowhere. */
+  offsetAt: null,
   /** Elements above and below a fighter's choices, and a function that updates them. */
   panel: (seat) => ({ above: [], below: [], draw: (tick) => {} }),
   /** Charts over the whole fight: `[name, height, read(tick, seat), inText(value)]`. */

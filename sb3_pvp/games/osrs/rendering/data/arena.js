@@ -3,7 +3,7 @@ const WIDTH = 528, HEIGHT = 216, HEADROOM = 40, MARGIN = 2, NEAR_TICKS = 6, FIGU
 /** Tiles across the view; the widest one is for a fighter that runs away. */
 const ZOOMS = [9, 14, 22, 34];
 const tileGap = (tick, axis) => Math.abs(fighter(tick, 0).tile[axis] - fighter(tick, 1).tile[axis]);
-const views = findViews();
+let views = findViews();
 
 /** The width of the view in tiles and its centre, by tick. The centre moves when a fighter leaves the inner part. */
 function findViews() {
@@ -21,8 +21,20 @@ function findViews() {
   });
 }
 
+/** The view of a tick; a live fight has more of them than at its start. */
+function viewAt(tick) {
+  if (views.length < moments.length) views = findViews();
+  return views[tick];
+}
+
+/** Tiles east and north of the opponent at a point of the picture. */
+scene.offsetAt = (tick, x, y) => {
+  const { columns, middle } = viewAt(tick), size = WIDTH / columns, foe = fighter(tick, 1).tile;
+  return [Math.round(middle[0] + (x - WIDTH / 2) / size - foe[0]), Math.round(middle[1] - (y - HEADROOM - HEIGHT / 2) / size - foe[1])];
+};
+
 scene.picture = (tick) => {
-  const { columns, middle } = views[tick], size = WIDTH / columns;
+  const { columns, middle } = viewAt(tick), size = WIDTH / columns;
   const toX = (x) => WIDTH / 2 + (x - middle[0]) * size, toY = (y) => HEADROOM + HEIGHT / 2 - (y - middle[1]) * size;
   const place = SEATS.map((seat) => fighter(tick, seat).tile).map(([x, y]) => [toX(x), toY(y)]);
   spread(place);

@@ -1,0 +1,190 @@
+"""Clients that wish the page ill: each is refused with a reason, and a fight that others watch goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.page.live_fight import MOST_ORDERS
+from sb3_pvp.arena.page.page_server import MOST_MESSAGE, serving_page
+from tests.arena.page.pages import served
+
+client = pytest.importorskip("websockets.sync.client")
+exceptions = pytest.importorskip("websockets.exceptions")
+#: Seconds that anything may take on a busy machine.
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def address(arena: Arena) -> Iterator[str]:
+    with served(arena, guarded=False) as address:
+        yield address
+
+
+def asked(url: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the JSON of an answer."""
+    request = urllib.request.Request(url, body, {"content-type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def begun(address: str, **order: Any) -> dict[str, Any]:
+    status, found = asked(f"{address}/api/live", json.dumps(order).encode())
+    assert status == 201, found
+    return found
+
+
+def watching(address: str, fight: str, query: str = "") -> Any:
+    return client.connect(f"ws{address.removeprefix('http')}/api/live/{fight}/watch{query}", open_timeout=PATIENCE)
+
+
+def place(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("http://").partition(":")
+    return host, int(port)
+
+
+@contextmanager
+def watched(address: str) -> Iterator[list[int]]:
+    """A fight at the slowest speed that somebody watches; on leaving, it must have gone on and end as it should."""
+    fight, ticks, states = begun(address, first="level-8", second="level-2"), list[int](), list[str]()
+    where = f"{address}/api/live/{fight['id']}"
+    asked(where, json.dumps({"key": fight["key"], "do": "pause"}).encode())
+
+    def look() -> None:
+        with watching(address, fight["id"]) as socket, suppress(exceptions.ConnectionClosed):
+            for text in socket:
+                message = json.loads(text)
+                states.append(message["state"])
+                ticks.extend(range(message["first"], message["first"] + len(message["moments"])))
+
+    viewer = threading.Thread(target=look, daemon=True)
+    viewer.start()
+    yield ticks
+    for wish in ({"do": "speed", "value": 8.0}, {"do": "play"}):
+        assert asked(where, json.dumps({"key": fight["key"], **wish}).encode())[0] == 200
+    viewer.join(PATIENCE)
+    assert not viewer.is_alive() and states[-1] == "over" and ticks == [*range(7)]
+
+
+def test_a_flood_is_refused_with_a_reason(arena: Arena) -> None:
+    with serving_page(arena, port=0) as address:
+        answers = [asked(f"{address}/api/challenge") for _ in range(400)]
+        refused = [found for status, found in answers if status == 429]
+        assert answers[0][0] == 200 and refused and "wait" in refused[0]["error"]
+        time.sleep(1.0)
+        assert asked(f"{address}/api/challenge")[0] == 200, "whoever waits is served again"
+
+
+def test_dead_and_slow_clients_cost_others_nothing(address: str) -> None:
+    with watched(address) as ticks, closing(_Sockets(place(address), 150)) as dead:
+        dead.say(lambda number: b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" if number % 2 else b"")
+        fight = begun(address, first="level-8", second="level-5")["id"]
+        slow = closing(_Sockets(place(address), 100))
+        with slow as never_read:
+            never_read.say(lambda number: _handshake(address, fight))
+            assert asked(f"{address}/api/challenge")[0] == 200
+            assert ticks == [0]
+
+
+def test_huge_and_mad_messages_close_only_their_own_socket(address: str) -> None:
+    with watched(address):
+        fight = begun(address, person={}, second="level-5")
+        mine = f"?key={fight['key']}"
+        mad = ("x" * (MOST_MESSAGE + 1), "{", "[]", '{"do": 3}', '{"do": ["a", ' + '"b",' * 70 + '"c"]}', "null")
+        for text in mad:
+            with watching(address, fight["id"], mine) as socket, pytest.raises(exceptions.ConnectionClosed) as closed:
+                socket.send(text)
+                while True:
+                    socket.recv(PATIENCE)
+            assert closed.value.rcvd is not None and closed.value.rcvd.code in (1008, 1009), text[:20]
+        with watching(address, fight["id"], mine) as socket, pytest.raises(exceptions.ConnectionClosed):
+            for _ in range(5 * MOST_ORDERS):
+                socket.send('{"do": []}')
+            while True:
+                socket.recv(PATIENCE)
+        # Without the key nobody is listened to, whatever they say.
+        with watching(address, fight["id"]) as socket:
+            socket.send("{")
+            assert json.loads(socket.recv(PATIENCE))["first"] == 0
+            socket.send('{"do": ["high"]}')
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_random_requests_and_messages_break_nothing(address: str, count: int) -> None:
+    random_words = random.Random(7)
+    with watched(address):
+        fight = begun(address, person={}, second="level-5")
+        for _ in range(count // 50):
+            with suppress(OSError), closing(socket.create_connection(place(address), PATIENCE)) as raw:
+                raw.settimeout(PATIENCE)
+                requests = [_request(random_words, fight) for _ in range(25)]
+                raw.sendall(b"".join(requests))
+                raw.shutdown(socket.SHUT_WR)
+                while raw.recv(65536):
+                    pass
+            with (
+                suppress(exceptions.WebSocketException, OSError),
+                watching(address, fight["id"], f"?key={fight['key']}") as one,
+            ):
+                for _ in range(25):
+                    one.send(_garbled(random_words, b'{"do": ["high", "low"]}'))
+        assert asked(f"{address}/api/challenge")[0] == 200
+
+
+def _request(random_words: random.Random, fight: dict[str, Any]) -> bytes:
+    """A request to one of the page's places, or to none, as it should be but for a few bytes."""
+    places = ("/", "/api/live", f"/api/live/{fight['id']}", "/api/players?name=a.fighter", "/players/level-8", "/%00")
+    body = b'{"first": "level-8", "second": "level-9", "person": {"delay": 99}, "key": "k", "do": "speed", "value": 1}'
+    body = _garbled(random_words, body)
+    method, where = random_words.choice(("GET", "POST", "HEAD", "PUT", "TRACE")), random_words.choice(places)
+    lines = f"{method} {where} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json"
+    head = "".join(f"{line}\r\n" for line in (*lines, f"Content-Length: {len(body)}", ""))
+    return (_garbled(random_words, head.encode()) if random_words.random() < 0.2 else head.encode()) + body
+
+
+def _garbled(random_words: random.Random, content: bytes) -> bytes:
+    changed = bytearray(content)
+    for _ in range(random_words.randrange(4)):
+        changed[random_words.randrange(len(changed))] = random_words.randrange(256)
+    return bytes(changed)
+
+
+def _handshake(address: str, fight: str) -> bytes:
+    lines = (
+        f"GET /api/live/{fight}/watch HTTP/1.1",
+        f"Host: {address.removeprefix('http://')}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+class _Sockets:
+    """Connections that say something once, and never read."""
+
+    def __init__(self, where: tuple[str, int], count: int) -> None:
+        self._all = [socket.create_connection(where, PATIENCE) for _ in range(count)]
+
+    def say(self, what: Any) -> None:
+        for number, each in enumerate(self._all):
+            each.sendall(what(number))
+
+    def close(self) -> None:
+        for each in self._all:
+            each.close()
