@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -117,8 +118,8 @@ class Viewer(Protocol):
         """Returns a scene as an RGB image, uint8 ``(height, width, 3)``."""
 
 
-#: Keys that `controls_of` gives the choices of a contract, in their order; further ones have none.
-_KEYS = "1234567890qwertyuiopasdfghjklzxcvbnm"
+#: Keys that choices without better ones get, in their order; further choices have none.
+KEYS = "1234567890qwertyuiopasdfghjklzxcvbnm"
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,9 @@ class PlainViewer:
         masks: SeatMasks = _NONE,
     ) -> PlainScene:
         """Returns the scene with the observations and choices of this seat only."""
-        return type(self)(self.contract, (seat,)).scene(world, fight, names, actions, masks)
+        own = copy(self)
+        own.seats = (seat,)
+        return own.scene(world, fight, names, actions, masks)
 
     def picture(self, scene: PlainScene) -> NDArray[np.uint8]:
         """Raises `ValueError`: a contract has no picture."""
@@ -264,7 +267,7 @@ def _ids(control: Control) -> tuple[str, ...]:
 
 
 def _from_contract(contract: Contract) -> Iterator[ControlGroup]:
-    keys = iter(_KEYS)
+    keys = iter(KEYS)
     for head in contract.heads:
         controls = tuple(Control(each.id, each.description or each.id, next(keys, "")) for each in head.actions)
         yield ControlGroup(head.description or head.id, controls)

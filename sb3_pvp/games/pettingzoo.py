@@ -18,6 +18,7 @@ from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game.contract.turn import fight_numbers
+from sb3_pvp.games.boards import board_viewer
 from sb3_pvp.games.team_alone import TEAM_REPORT, TeamRewards, team_contract
 
 OBSERVATION, ACTION_MASK = "observation", "action_mask"
@@ -50,6 +51,7 @@ class PettingZooGame(Game):
             env.close()
         self.contract = self.layout.contract
         self.name = self.contract.name
+        self.viewer = board_viewer(self.contract, self.layout.shape, self.layout.in_turns)
 
     def _layout(self, env: Any, privileged: bool) -> _Layout:
         return _Layout(env, privileged)
@@ -232,6 +234,7 @@ class _Layout:
         if not self._space.is_np_flattenable:
             raise ValueError(f"observations need a fixed size: wrap the environment, whose space is {self._space}")
         actions = self._common(env.action_space, "action")
+        self.shape = self._space.shape  #: Of an observation, ``None`` if it has several parts.
         self._is_discrete = isinstance(actions, spaces.Discrete)
         if not self._is_discrete and not (isinstance(actions, spaces.MultiDiscrete) and actions.nvec.ndim == 1):
             raise ValueError(f"actions must be Discrete or one-dimensional MultiDiscrete, not {actions}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 _SCRIPTS = ("fighters.js", "arena.js", "panels.js", "story.js")
 
 
+@dataclass(frozen=True)
 class OsrsViewer:
-    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`; ``contract`` is the name of one."""
+    """The `sb3_pvp.game.Viewer` of both games, whose scenes are of class `Scene`."""
 
-    def __init__(self, contract: str = "NhEnv") -> None:
-        self.contract = contract
+    contract: str = "NhEnv"  #: The name of the game, for what a human may do.
 
     real_time = True  #: See `sb3_pvp.game.Viewer`.
     #: Endings of the files that `read_recording` reads.
-    recordings = (".jsonl", ".jsonl.gz")
+    recordings: ClassVar = (".jsonl", ".jsonl.gz")
 
     def scene(
         self,
