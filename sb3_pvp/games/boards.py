@@ -54,5 +54,6 @@ class BoardViewer(PlainViewer):
 
 def board_viewer(contract: Contract, shape: Sequence[int] | None, in_turns: bool) -> BoardViewer | None:
     """Returns the viewer for observations of this shape, or ``None`` if they are not those of a board."""
-    is_board = shape is not None and len(shape) == 3 and shape[2] == 2 and max(shape) <= _LARGEST
-    return BoardViewer(contract, *shape[:2], in_turns) if is_board and shape and contract.num_heads == 1 else None
+    if shape is None or len(shape) != 3 or shape[2] != 2 or max(shape) > _LARGEST or contract.num_heads > 1:
+        return None
+    return BoardViewer(contract, shape[0], shape[1], in_turns)
