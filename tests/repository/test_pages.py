@@ -46,6 +46,7 @@ _SMALLER = [
     (r"(?<=batch_size=)1024", "32"),
     (r"(?<=episodes=)200", "16"),
     (r"(?<=num_fights=)1024", "4"),
+    (r"(?<=continuations=)64", "4"),
 ]
 
 
