@@ -244,8 +244,8 @@ def pressed_actions(
     """Returns what a human plays who has pressed these controls, the last one last: int64 ``(heads,)``.
 
     Controls that the flat ``mask`` forbids do not count, and of those with a head in common only the last one. Where
-    nothing is pressed, things are kept as they are: by ``idle`` (see `Viewer`) if that is legal, else by the head's
-    first entry, even if it is masked. In a turn-based game that is to wait: ask the player before.
+    nothing is pressed, things are kept as they are: by ``idle`` (see `Viewer`) if that is not masked, else by the
+    head's first entry, even if it is masked. In a turn-based game that is to wait: ask the player before.
     """
     wanted: dict[int, int] = {}
     for control in reversed(pressed):
@@ -255,7 +255,9 @@ def pressed_actions(
     kept, chosen = dict(map(contract.action_index, idle)), list[int]()
     for head, begin in enumerate(contract.head_offsets[:-1]):
         legal = contract.conditional_mask(mask, chosen)
-        tries = [each[head] for each in (wanted, kept) if head in each and legal[each[head]]]
+        # To do nothing breaks no rule: those between heads say what an agent may combine.
+        tries = [wanted[head]] if head in wanted and legal[wanted[head]] else []
+        tries += [kept[head]] if head in kept and mask[begin + kept[head]] else []
         # The first entry is not played against the rules of the contract, such as "an attack needs a kind of attack".
         rest = 0 if legal[0] or not mask[begin] else int(legal.argmax())
         chosen.append([*tries, rest][0])

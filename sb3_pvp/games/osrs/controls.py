@@ -87,9 +87,11 @@ _PRAYERS = {"melee": "melee_prayer", "ranged": "ranged_prayer", "magic": "mage_p
 
 
 def idle_actions(scene: Scene, seat: int) -> tuple[str, ...]:
-    """Returns the choice that keeps the overhead prayer: that head's first entry is always masked."""
+    """Returns the choices that keep gear and overhead prayer: rules and masks are made for fighters that never idle."""
     overhead = scene.fighters[seat].overhead
-    return () if overhead in (None, "none") else (_PRAYERS.get(str(overhead), f"{overhead}_prayer"),)
+    if overhead is None:
+        return ()
+    return ("no_gear",) if overhead == "none" else ("no_gear", _PRAYERS.get(overhead, f"{overhead}_prayer"))
 
 
 def action_at(east: int, north: int) -> str:

@@ -95,13 +95,15 @@ def test_the_overhead_prayer_is_kept() -> None:
     params = {"onlySwitchPrayerWhenAboutToAttack": False}
     world = SimWorld(1, seed=1, reset_params=params)
     world.reset()
-    assert viewer.idle(seen_scene(viewer, world, 0, ("a", "b"), 0), 0) == ()
+    assert viewer.idle(seen_scene(viewer, world, 0, ("a", "b"), 0), 0) == ("no_gear",)
     controls = {control.action: control for group in viewer.controls() for control in group.controls}
     pressed = [controls["ranged_prayer"]]
+    gear = viewer.scene(world, 0, ("a", "b")).fighters[0].gear
     for _ in range(5):
         idle = viewer.idle(seen_scene(viewer, world, 0, ("a", "b"), 0), 0)
         mine = pressed_actions(game.contract, world.masks[0, 0], pressed, idle)
         world.step(np.stack([mine, np.zeros_like(mine)])[None])
         pressed = []
         assert seen_scene(viewer, world, 0, ("a", "b"), 0).fighters[0].overhead == "ranged"
+        assert viewer.scene(world, 0, ("a", "b")).fighters[0].gear == gear, "nothing was put on"
         assert mine[game.contract.head_index("prayer")] == game.contract.action_index("ranged_prayer")[1]
