@@ -1,0 +1,63 @@
+"""What is told to a person's page: nothing that the contract of the game hides, over thousands of ticks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sb3_pvp.arena.challenge import Challenge
+from sb3_pvp.arena.page import live_worker
+from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
+
+TOLD = {"scene", "decisions", "rewards", "can", "why", "played"}
+
+
+@pytest.fixture
+def fights(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Plays in this process what a sandbox plays otherwise."""
+    challenge = Challenge(name="here", game="NhEnv").model_dump(mode="json")
+    threads = torch.get_num_threads()
+    live_worker.prepare({"challenge": challenge, "folder": ".", "nice": 0})
+    yield lambda job: next(live_worker.play(job, lambda number: None))
+    torch.set_num_threads(threads)
+    live_worker._fights.clear()
+
+
+def _other_seat_changed(world: Any, random: np.random.Generator) -> Any:
+    """Replaces all that the other seat sees and could report, and returns what was there."""
+    other = 1 - PERSON_SEAT
+    kept = [array[0, other].copy() for array in (world.obs, world.masks, world.report)]
+    world.obs[0, other] = random.permutation(world.obs[0, other])
+    world.masks[0, other] = ~world.masks[0, other]
+    report = world.report[0, other : other + 1].view(np.uint8)
+    report[:] = random.integers(0, 2, report.shape)
+    return kept
+
+
+@pytest.mark.parametrize("ticks", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_no_message_depends_on_what_the_opponent_knows(fights: Any, ticks: int) -> None:
+    players = [
+        {"name": "you", "kind": PERSON, "opponent": ""},
+        {"name": "it", "kind": "script", "opponent": "scripted"},
+    ]
+    random, played, number = np.random.default_rng(0), 0, 0
+    while played < ticks:
+        number += 1
+        job = {"begin": number, "players": players, "seed": number, "deterministic": False, "reset_params": None}
+        reply = fights(job)
+        while "outcomes" not in reply and played < ticks:
+            controls = [*live_worker._fights[number].person._controls]  # type: ignore[union-attr]
+            reply = fights({"step": number, "orders": random.choice(controls, 3).tolist()})
+            played += 1
+            assert reply["moment"].keys() <= TOLD and reply["outlooks"] == [None, None]
+            assert reply["moment"]["decisions"][1 - PERSON_SEAT] is None
+            live = live_worker._fights[number]
+            world = live.running.world
+            kept = _other_seat_changed(world, random)
+            assert live_worker._moment(live)["moment"] == reply["moment"]
+            for array, before in zip((world.obs, world.masks, world.report), kept, strict=True):
+                array[0, 1 - PERSON_SEAT] = before
+        fights({"end": number})
