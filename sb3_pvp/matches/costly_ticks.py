@@ -15,6 +15,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Game, Outcome, Reseedable
 from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.matches.evaluation import FIRST_SEAT
+from sb3_pvp.matches.replay.record import second_opinion
 from sb3_pvp.players.league.bradley_terry import Z95
 from sb3_pvp.players.opponents import OpponentChoice, OpponentLike
 from sb3_pvp.players.pool import Members, OpponentPool, ask_opponents
@@ -60,27 +61,25 @@ def costly_ticks(
     that are returned are those of ``continuations`` new pairs each, which have no part in the choice.
 
     Args:
-        settings: of the fight, as ``seed`` and ``bots``; whom it is against does not matter.
-        actions: of both seats in all ticks, ints ``(T, 2, heads)``.
-        seat: whose decisions, 0 or 1.
-        fighter: who knows better. One with a memory remembers its own actions, as if it had taken them in the fight.
+        settings, seed, actions, seat, fighter, bots: see `second_opinion`; the fighter is who knows better.
         most: number of ticks to return, if there are as many; ``continuations`` is the number of pairs for each.
         max_ticks: length of a fight, from its start, at which it is given up as a tie; by default the settings' limit.
         progress: called with the share that is done, up to 1.
 
-    Raises `ValueError` for wrong arguments, actions of another fight, and worlds without ``reseed``, such as servers.
+    Raises `ValueError` as `second_opinion` does, and for worlds without ``reseed``, such as servers.
     """
     most, continuations = POSITIVE.read("most", most), POSITIVE.read("continuations", continuations)
-    if seat not in range(NUM_SEATS) or bots[seat] is not None:
-        raise ValueError(f"seat must be 0 or 1, and have a player, got {seat!r} with the bots {bots}")
     limit = (settings.max_episode_ticks or np.inf) if max_ticks is None else POSITIVE.read("max_ticks", max_ticks)
     taken = check_actions(actions, settings.world_contract, *np.shape(actions)[:1], NUM_SEATS)
+    if not len(taken):
+        return []
     start = {"bots": bots, "seed": seed, **({} if settings.death_match else {"death_match": False})}
     with closing(settings.make_world(1)) as world:
         if not isinstance(world, Reseedable):
             raise ValueError(f"the fight cannot be played on: {type(world).__name__} has no reseed()")
-        decided = _Replays(world, settings.game, start, taken, OpponentChoice(fighter, deterministic=True)).decisions()
-    options = np.stack([decided, taken], axis=1)[:, :, seat]
+    decisions, _ = second_opinion(settings, seed, taken, seat, fighter, bots).thoughts(settings.world_contract)
+    decided = np.array([each.chosen for each in decisions], np.int64).reshape(len(taken), -1)
+    options = np.stack([decided, taken[:, seat]], axis=1)
     ticks = np.flatnonzero((options[:, 0] != options[:, 1]).any(axis=1))
     rounds, random, done = _rounds(len(ticks), most, continuations), np.random.default_rng([seed, seat]), 0
     gains = np.zeros(len(ticks))
@@ -118,28 +117,13 @@ def _interval(costs: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 class _Replays:
-    """Rows of a world in which the recorded fight is played again, and on by the fighter; for errors see above."""
+    """Rows of a world in which the recorded fight is played again, and on by the fighter."""
 
     def __init__(self, world: Any, game: Game, start: dict[str, Any], taken: NDArray[np.int64], choice: Any) -> None:
         self._world, self._start, self._taken, self._asked = world, start, taken, np.arange(world.num_fights)
         self._actions = np.zeros((len(self._asked), *taken.shape[1:]), np.int64)
         seats = [seat for seat, bot in enumerate(start["bots"]) if bot is None]
         self._pools = {seat: OpponentPool(world, choice, game, seat, self._ask) for seat in seats}
-
-    def decisions(self) -> NDArray[np.int64]:
-        """Returns what the fighter does in the recorded fight, ints ``(T, 2, heads)``."""
-        decided = np.zeros_like(self._taken)
-        self._begin([self._start["seed"]])
-        for tick, actions in enumerate(self._taken):
-            if self._world.outcome.any():
-                raise ValueError(f"the fight is over after {tick} of {len(self._taken)} ticks: its seed is another one")
-            for pool in self._pools.values():
-                pool.act(self._actions)
-            decided[tick], self._actions[0] = self._actions[0], actions
-            self._world.step(self._actions, self._asked)
-            for pool in self._pools.values():
-                pool.advance()
-        return decided
 
     def costs(
         self, begins: Any, seeds: Any, seat: int, options: NDArray[np.int64], limit: float

@@ -18,6 +18,7 @@ from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.pettingzoo import PettingZooGame
 from sb3_pvp.matches.costly_ticks import CostlyTick, costly_ticks
+from sb3_pvp.matches.replay.record import second_opinion
 from sb3_pvp.policies.files.model_files import load_opponent
 
 PLAY, SLIP, BLUNDER, FIDGET = range(4)
@@ -119,6 +120,7 @@ def test_without_mistakes_no_cost_is_above_noise() -> None:
     # 2.5 % of the intervals are above the truth.
     assert len(found) == 30 and sum(each.low > 0 for each in found) <= 2
     assert costly_ticks(NERVES, 1, played([PLAY] * TICKS), 0, "sound") == []
+    assert costly_ticks(NERVES, 1, actions[:0], 0, "sound") == []
 
 
 def test_the_interval_covers_the_cost_as_often_as_it_says() -> None:
@@ -163,15 +165,16 @@ def test_the_bot_of_the_world_plays_on() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seat": 2}, "seat must be 0 or 1"),
-        ({"bots": ("baseline", None)}, "seat must be 0 or 1, and have a player"),
+        ({"seat": 2}, "a player's seat, 0 or 1, is needed"),
+        ({"bots": ("baseline", None)}, "a bot in none but the second"),
+        ({"bots": (None, "baseline"), "seat": 1}, "a player's seat, 0 or 1, is needed"),
         ({"most": 0}, "most must be a positive integer"),
         ({"continuations": 0}, "continuations must be a positive integer"),
         ({"max_ticks": 0}, "max_ticks must be a positive integer"),
         ({"actions": played([PLAY] * 7, [PLAY] * 7)}, "the fight is over after 6 of 7 ticks"),
         ({"actions": [[[9], [0]]]}, "head 'way' has the actions 0 to 3"),
         ({"actions": 3}, "actions must have shape"),
-        ({"fighter": "baseline"}, "not for 'baseline'"),
+        ({"fighter": "baseline"}, "the world's bot can only play the second seat"),
         ({"fighter": "nobody"}, "unknown opponent 'nobody'"),
     ],
 )
@@ -260,6 +263,12 @@ def test_a_fighter_that_ships_is_asked_what_it_would_have_seen() -> None:
         choice, _ = fighter.predict(frames[np.newaxis], state, start, True, world.masks[:, 1])
         decided.append(tuple(choice[0].tolist()))
         world.step(each[np.newaxis])
+    opinions, outlooks = second_opinion(settings, 4, actions, 1, "generalist").thoughts(world.contract)
+    assert [each.chosen for each in opinions] == decided
+    for tick, (opinion, outlook) in enumerate(zip(opinions, outlooks, strict=True)):
+        for head, chosen, shares in zip(world.contract.heads, decided[tick], opinion.probabilities, strict=True):
+            assert shares[head.actions[chosen].id] == max(shares.values())
+        assert np.isfinite(outlook.value)
     found = costly_ticks(settings, 4, actions, 1, "generalist", continuations=4, most=8)
     assert [(each.tick, each.instead) for each in sorted(found, key=lambda each: each.tick)] == [
         (tick + 1, choice) for tick, choice in enumerate(decided) if any(choice)

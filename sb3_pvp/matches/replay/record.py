@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, Game, WorldFactory, as_other_sees, find_game, game_reference
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game, game_reference
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players import opponents
@@ -89,6 +89,40 @@ def record_fight(
     )
 
 
+def second_opinion(
+    settings: FightSettings,
+    seed: int,
+    actions: NDArray[np.int64],
+    seat: int,
+    fighter: OpponentLike,
+    bots: Sequence[str | None] = (None, None),
+) -> RecordedFighter:
+    """Returns a fighter that was asked, in each tick of a fight, what it would most likely have done in a seat's place.
+
+    Its `RecordedFighter.thoughts` are these decisions, with probabilities, and its outlooks. A fighter with a memory
+    remembers its own decisions, not the actions that were taken.
+
+    Args:
+        settings: of the fight, as ``seed``; whom it is against does not matter.
+        actions: of both seats in all ticks, ints ``(T, 2, heads)``.
+        seat: 0 or 1.
+        fighter: a model, the path or name of one, an `Opponent`, or the name of a scripted one.
+        bots: by seat, not ``None`` if the world itself played it, which can only be the second one.
+
+    Raises `ValueError` for wrong arguments, and actions that are not those of a fight with this seed.
+    """
+    players, model = (fighter, fighter if bots[1] is None else WORLD_BOT), _model_of(fighter, settings.game)
+    fighters = _make_fighters(players, (model, model), settings.world_contract, settings.game)
+    if seat not in range(NUM_SEATS) or bots[0] is not None or fighters[seat].opponent is None:
+        raise ValueError(f"a player's seat, 0 or 1, is needed, and a bot in none but the second: got {seat!r}, {bots}")
+    with closing(RunningFight(settings, fighters, seed, deterministic=True, taken=actions)) as running:
+        for tick in range(len(actions)):
+            if running.is_over:
+                raise ValueError(f"the fight is over after {tick} of {len(actions)} ticks: its seed is another one")
+            running.step()
+    return fighters[seat]
+
+
 class RunningFight:
     """A fight of two players that is played tick by tick.
 
@@ -98,6 +132,7 @@ class RunningFight:
         seed: of the fight and of the players' random numbers.
         deterministic: whether models take the most likely actions instead of sampling.
         mark: called with the number of the seat whose player is about to act, and with -1 after it.
+        taken: actions ``(T, 2, heads)`` that are taken, whatever the fighters decide.
     """
 
     def __init__(
@@ -107,8 +142,9 @@ class RunningFight:
         seed: int = 0,
         deterministic: bool = False,
         mark: Callable[[int], object] = lambda seat: None,
+        taken: NDArray[np.int64] | None = None,
     ) -> None:
-        self._mark = mark
+        self._mark, self._taken = mark, taken
         self.names = [fighter.player.name for fighter in fighters]
         self._agents = [fighter for fighter in fighters if fighter.opponent is not None]
         self._seed, self._deterministic = seed, deterministic
@@ -155,9 +191,11 @@ class RunningFight:
 
     def step(self) -> None:
         """Plays a tick, and adds actions and rewards to the fighters."""
-        for seat in range(len(self._agents)):
+        agents = range(len(self._agents))
+        for seat in agents:
             self.decide(seat)
-        self._fights.step(np.stack([self._decided.pop(seat) for seat in range(len(self._agents))]))
+        decided, tick = np.stack([self._decided.pop(seat) for seat in agents]), self._fights.length[0]
+        self._fights.step(decided if self._taken is None else self._taken[tick, : len(agents)])
         for seat, agent in enumerate(self._agents):
             agent.rewards.append(float(self._fights.reward[seat]))
 
