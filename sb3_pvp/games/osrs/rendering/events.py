@@ -75,7 +75,8 @@ def _attacks(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iter
 def _effects(tick: int, seat: int, old: FighterScene, new: FighterScene) -> Iterator[Event]:
     if sum(new.hitsplats):
         numbers = " + ".join(map(str, new.hitsplats))
-        yield Event(tick, "damage", seat, f"takes {numbers}, {new.hitpoints} left", sum(new.hitsplats))
+        left = "" if new.hidden else f", {new.hitpoints} left"  # what is seen of them is a tick late
+        yield Event(tick, "damage", seat, f"takes {numbers}{left}", sum(new.hitsplats))
     if new.frozen_ticks > old.frozen_ticks:
         yield Event(tick, "freeze", seat, f"is frozen for {new.frozen_ticks} ticks", new.frozen_ticks)
     if new.vengeance != old.vengeance:

@@ -139,3 +139,19 @@ def test_every_observation_of_the_target_is_shown_or_is_no_part_of_a_scene() -> 
         numbers = ("percent", "confidence", "number_of_hits", "gear", "accuracy", "strength", "distance", "lunar")
         left = [each for each in rest if not any(word in each for word in (*numbers, "dealt", "attacking"))]
         assert left == ([] if name == "NhEnv" else ["target_veng_available"])
+
+
+def test_events_tell_no_more() -> None:
+    world, viewer = SimWorld(1, seed=4), OsrsViewer()
+    world.reset()
+    scenes = [seen_scene(viewer, world, 0, NAMES, 0)]
+    while len(scenes) < 40:
+        world.step(world.random_actions())
+        scenes.append(seen_scene(viewer, world, 0, NAMES, 0))
+    events = viewer.events(scenes)
+    its = [each["text"] for each in events if each["seat"] == 1]
+    assert any(text.startswith("takes ") for text in its) and any("attack" in text for text in its)
+    assert not [
+        text for text in its for word in ("left", "eats", "drinks", "hits", "misses") if f" {word}" in f" {text}"
+    ]
+    assert any(each["text"].endswith(" left") for each in events if each["seat"] == 0)

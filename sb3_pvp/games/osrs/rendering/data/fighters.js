@@ -15,6 +15,6 @@ function life(tick, seat) {
 }
 
 scene.charts = [
-  ["hitpoints", 72, hitpoints, (value) => value],
+  ["hitpoints", 72, (tick, seat) => (isUnhurt(tick, seat) ? fighter(tick, seat).max_hitpoints : hitpoints(tick, seat)), (value) => value],
   ["health, food and brews left, in health bars", 40, life, (value) => value.toFixed(1)],
 ].slice(0, isSeen() ? 1 : 2);
