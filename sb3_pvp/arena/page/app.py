@@ -345,7 +345,7 @@ async def watch(socket: WebSocket, fight: str, after: int = -1) -> None:
             await socket.close()
     except PageRefusal as error:
         await socket.close(1008, str(error))
-    except (WebSocketDisconnect, RuntimeError, asyncio.TimeoutError, OSError):
+    except (WebSocketDisconnect, RuntimeError, TimeoutError, OSError):
         return  # it is gone, or does not read
 
 
