@@ -109,26 +109,30 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
 
 def _open_database(url: str, connect: dict[str, Any], locks: Locks, is_read_only: bool) -> RDBStorage:
     """Opens a database; Optuna would create tables and mark its version in any one, before it looks whose it is."""
-    engine = create_engine(url, poolclass=NullPool, connect_args=connect)
     open_it = partial(RDBStorage, url, engine_kwargs={"connect_args": connect})
-    with engine.connect() as connection:
-        tables = set(inspect(connection).get_table_names())
-        found = tables >= {"studies", "version_info"} and connection.execute(text("SELECT * FROM version_info")).first()
-    if found and "alembic_version" in tables:
-        whole = open_it(skip_table_creation=True)  # which compares versions, and changes nothing
+    if _is_whole(create_engine(url, poolclass=NullPool, connect_args=connect)):
+        storage = open_it(skip_table_creation=True)  # which compares versions, and changes nothing
         if is_read_only:
-            return whole
-    elif found and found.library_version != optuna.__version__:
-        raise ValueError(
-            f"Optuna {found.library_version} made it, {optuna.__version__} is installed: optuna storage upgrade "
-            "--storage URL changes it for good"
-        )
-    elif is_read_only:
-        raise ValueError("there is no study in that storage")
-    elif tables and "studies" not in tables:
-        raise ValueError(f"it is a database of something else, with the table {min(tables)}; it was not changed")
+            return storage
     with locks.acquire(EXCLUSIVE):  # Optuna creates missing tables: one process at a time
         return open_it()
+
+
+def _is_whole(engine: Engine) -> bool:
+    """Whether Optuna has all it needs there; raises `ValueError` if it is neither new nor of this version."""
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        version = text("SELECT library_version FROM version_info")
+        made_by = connection.execute(version).scalar() if "version_info" in tables else None
+    if tables and tables.isdisjoint({"studies", "trials", "version_info"}):
+        raise ValueError(f"it is a database of something else, with the table {min(tables)}; it was not changed")
+    is_whole = made_by is not None and "alembic_version" in tables
+    if not is_whole and made_by not in (None, optuna.__version__):
+        raise ValueError(
+            f"Optuna {made_by} made it, {optuna.__version__} is installed: optuna storage upgrade --storage URL "
+            "changes it for good"
+        )
+    return is_whole
 
 
 def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
@@ -145,7 +149,7 @@ def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
         with lock, path.open("rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
     try:
-        if complete := content[: content.rfind(b"\n")]:
+        if complete := content.rpartition(b"\n")[0]:
             json.loads(complete.rpartition(b"\n")[2])  # Optuna would take the last line for a torn one
         return JournalStorage(JournalFileBackend(str(path), lock))
     except Exception as error:  # Optuna trusts each line
@@ -291,8 +295,8 @@ class TrialQueue:
             exists = name in optuna.get_all_study_names(opened)  # create_study(load_if_exists=True) logs a message
             open_study = optuna.load_study if exists else partial(optuna.create_study, direction="maximize")
             self.study = open_study(study_name=name, storage=opened)
-            _require_maximised(self.study)
-            is_empty = not self._trials()
+            if is_empty := not self._trials():
+                _require_maximised(self.study)
             if is_empty and SETTINGS not in self.study.user_attrs:  # new, or its creator was killed right here
                 self.study.set_user_attr(SETTINGS, settings.model_dump(mode="json"))
             existing = read_settings(self.study)

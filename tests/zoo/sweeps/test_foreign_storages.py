@@ -77,7 +77,7 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     before = file.read_bytes()
     with pytest.raises(Refusal, match="it is a database of something else, with the table matches"):
         open_queue(f"sqlite:///{file}", 1)
-    with pytest.raises(Refusal, match="no study in that storage"):
+    with pytest.raises(Refusal, match="it is a database of something else"):
         overview(f"sqlite:///{file}")
     assert file.read_bytes() == before
 

@@ -13,7 +13,16 @@ from sb3_pvp.games.osrs.sim.movement import FULL_RUN_ENERGY, stop
 from sb3_pvp.games.osrs.sim.parameters import BY_CHANCE, BY_LOADOUT
 from sb3_pvp.games.osrs.sim.rng import below, between
 from sb3_pvp.games.osrs.sim.specials import FULL_ENERGY, regenerate
-from sb3_pvp.games.osrs.sim.state import BASELINE, LMS, NEVER_ATTACKED, NUM_FIGHT_TYPES, STAT_TIMER, Fight, Seat
+from sb3_pvp.games.osrs.sim.state import (
+    BASELINE,
+    HITPOINTS,
+    LMS,
+    NEVER_ATTACKED,
+    NUM_FIGHT_TYPES,
+    STAT_TIMER,
+    Fight,
+    Seat,
+)
 from sb3_pvp.games.osrs.sim.statistics import clear_tick, refresh_hitsplats, start_memory
 from sb3_pvp.games.osrs.sim.tick import RUNNING, STAT_PERIOD, draw_pid
 
@@ -148,8 +157,10 @@ def _set_clock_against_bot(fight: Fight, agent: Seat, bot: Seat) -> None:
 def place_fighters(fight: Fight, first: Seat, second: Seat, training: int) -> None:
     """Places both fighters and lets them see each other."""
     _choose_tiles(fight, first, second, training)
-    show_damage(fight, first)
-    show_damage(fight, second)
+    for seat in (first, second):
+        show_damage(fight, seat)
+        if seat.level[HITPOINTS] < seat.base[HITPOINTS]:
+            seat.level[HITPOINTS] += 1  # levels change in the tick of the reset (mechanics.md §11.1)
     _set_clock_against_bot(fight, first, second)
     _set_clock_against_bot(fight, second, first)
     # Hitsplats of earlier fights that logins bring along show in the first observation (contract.md §4.3 c).
