@@ -390,7 +390,7 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
 
 async def _send(socket: WebSocket, viewer: Watcher) -> None:
     """Sends messages until there are no more, or the viewer does not read them."""
-    with suppress(WebSocketDisconnect, RuntimeError, TimeoutError, asyncio.TimeoutError, OSError):
+    with suppress(WebSocketDisconnect, RuntimeError, TimeoutError, OSError):
         while (message := await viewer.messages.get()) is not None:
             await asyncio.wait_for(socket.send_text(message), 10)
 
