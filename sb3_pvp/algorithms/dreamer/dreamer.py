@@ -25,8 +25,7 @@ from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.rows_on_disk import remove_rows
-from sb3_pvp.policies.files.pickled import training_on
-from sb3_pvp.policies.files.registry import find_algorithm
+from sb3_pvp.policies.files.registry import find_algorithm, training_on
 
 
 class DreamerV3(OffPolicyAlgorithm):

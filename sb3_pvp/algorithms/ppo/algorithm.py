@@ -51,7 +51,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
-from sb3_pvp.policies.files.pickled import training_on
+from sb3_pvp.policies.files.registry import training_on
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
 from sb3_pvp.policies.networks import check_precision, resolve_precision

@@ -33,9 +33,16 @@ from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_con
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
-from sb3_pvp.policies.files.pickled import PARTS, objects_to_play
 from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
-from sb3_pvp.policies.files.registry import OTHER_FILES, TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
+from sb3_pvp.policies.files.registry import (
+    OTHER_FILES,
+    PARTS,
+    TRAINING_ONLY,
+    Algorithm,
+    ModelOpponent,
+    algorithm_of,
+    objects_to_play,
+)
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
