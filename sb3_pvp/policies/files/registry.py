@@ -286,9 +286,13 @@ def objects_to_play(values: Mapping[str, Any], replaced: Mapping[str, Any]) -> d
     return found
 
 
+class MissingParts(ValueError):
+    """Raised when a model cannot be trained on, since something that its file names cannot be imported."""
+
+
 @contextmanager
-def training_on(file: Any, given: Mapping[str, Any] | None) -> Iterator[None]:
-    """While SB3 loads a model to train on, raises one `ValueError` that names what cannot be imported.
+def training_on(file: Any, given: Mapping[str, Any]) -> Iterator[None]:
+    """While SB3 loads a model to train on, raises one `MissingParts` that names what cannot be imported.
 
     SB3 itself would pass on the error of the first module, or go on without the attribute, with no more than a warning.
     ``file`` is a path or anything else that SB3 loads, ``given`` its ``custom_objects``.
@@ -298,10 +302,10 @@ def training_on(file: Any, given: Mapping[str, Any] | None) -> Iterator[None]:
         try:
             yield
         except (ImportError, UserWarning) as error:
-            missing = _missing_of(file, given or ()) or [one_line(error)]
-            raise ValueError(
+            missing = _missing_of(file, given) or [one_line(error)]
+            raise MissingParts(
                 f"{file} cannot be trained on here, where this cannot be imported: {'; '.join(missing)}. Make it "
-                "importable, or replace it with custom_objects; sb3_pvp.load, to play, needs none of it"
+                "importable, or replace it with custom_objects; to play, nothing of it is needed"
             ) from error
 
 
