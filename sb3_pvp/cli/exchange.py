@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -147,9 +148,19 @@ def pull(
     from sb3_pvp.policies.files.hub import pull_fighter
 
     path, name, commit = pull_fighter(repo_id, revision, output, file)
-    is_safe = path.suffix == SUFFIX
     typer.echo(f"{path} is {name} of {repo_id} at {commit:.7}")
-    safe, also = ("", "") if is_safe else (" --safe", ", safe=True")
-    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
-    if not is_safe:
-        typer.echo("without --safe, loading this zip unpickles parts of it: do that only if you trust its author")
+    safe = also = trust = ""
+    if path.suffix != SUFFIX:
+        trust = "\nloading this zip unpickles parts of it: do that only if you trust its author"
+        if _loads_safely(path):
+            safe, also, trust = " --safe", ", safe=True", trust.replace("loading", "without --safe, loading")
+    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also}){trust}")
+
+
+def _loads_safely(path: Path) -> bool:
+    from sb3_pvp.policies.files.model_files import load
+
+    with suppress(ValueError):  # a model of another algorithm than ours
+        load(path, safe=True)
+        return True
+    return False

@@ -25,7 +25,7 @@ from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.rows_on_disk import remove_rows
-from sb3_pvp.policies.files.pickled import training_on
+from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.registry import find_algorithm
 
 
@@ -154,11 +154,11 @@ class DreamerV3(OffPolicyAlgorithm):
         resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
     @classmethod
-    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:
+    def load(cls, path: Any, env: Any = None, *args: Any, **kwargs: Any) -> DreamerV3:
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
-        about = f"{path} cannot be loaded as a DreamerV3 of this edition"
-        with foreign(about), training_on(path, kwargs.get("custom_objects")):
-            return super().load(path, *args, **kwargs)
+        with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
+            loaded: DreamerV3 = load_to_train(super().load, path, env, *args, **kwargs)
+            return loaded
 
     def get_state(self) -> dict[str, Any]:
         """Returns what is not in the policy, between two steps."""
