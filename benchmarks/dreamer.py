@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,6 @@ from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
-    from sb3_pvp.algorithms.dreamer.losses import Losses, Sequences
 
 #: CPU seconds that the original takes for an update, compiled, one thread (dreamer.md §5.4).
 ORIGINAL = {"micro, 8 starts": 0.061, "micro, all starts": 0.210, "size1m": 1.15}
@@ -51,16 +49,16 @@ class Noise(gym.Env[NDArray[np.float32], Any]):
         return seen, float(self.np_random.standard_normal()), self.tick == 50, False, {}
 
 
-def learner(name: str, device: str = "cpu") -> DreamerV3:
+def learner(name: str, device: str = "cpu", **options: Any) -> DreamerV3:
     """Returns a DreamerV3 with a replay of noise: ``micro, 8 starts``, ``micro, all starts`` or a size."""
-    from benchmarks.dreamer_proofs.proofs import MICRO, SETTINGS
+    from benchmarks.dreamer_proofs.proofs import SETTINGS
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 
     micro = name.startswith("micro")
     batch_length, imag_last = 32 if micro else 64, 8 if name == "micro, 8 starts" else 0
     changes: dict[str, Any] = {"batch_length": batch_length, "imag_last": imag_last, "train_ratio": 1e-9}
-    changes |= {"policy_kwargs": {"size": MICRO if micro else name}}
-    model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes)
+    changes |= {"policy_kwargs": {"size": "micro" if micro else name}}
+    model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes | options)
     return model.learn(16 * batch_length + 8 * batch_length)
 
 
@@ -113,8 +111,8 @@ def _compiled(name: str) -> Callable[[], object]:
     """Returns an update whose steps of the recurrent state are compiled."""
     model = learner(name)
     recurrent = model.policy.networks.recurrent
-    for method in ("core", "seen", "expected"):
-        setattr(recurrent, method, th.compile(getattr(recurrent, method), dynamic=False))
+    for part in ("core", "posterior", "prior"):
+        setattr(recurrent, part, th.compile(getattr(recurrent, part), dynamic=False))
     return model.update
 
 
@@ -126,8 +124,8 @@ def _cuda_rows(seconds: float) -> Iterator[Row]:
         control = None
         for kind in ("float32", "bfloat16", "float32, graph", "bfloat16, graph"):
             try:
-                update = _cuda_update(learner(name, "cuda"), "bfloat16" in kind, "graph" in kind)
-                turn = _cuda_turn(update, seconds / 4)
+                options = {"precision": "bf16" if "bfloat16" in kind else "fp32", "cuda_graph": "graph" in kind}
+                turn = _cuda_turn(learner(name, "cuda", **options).update, seconds / 4)
             except RuntimeError as error:
                 yield {"case": f"{name}, {kind}", "error": str(error).splitlines()[0]}
                 continue
@@ -140,7 +138,7 @@ def _cuda_rows(seconds: float) -> Iterator[Row]:
 
 
 def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
-    for _ in range(3):
+    for _ in range(5):  # the first ones are plain, then the graph is captured
         update()
     th.cuda.synchronize()
     times = 10
@@ -151,57 +149,6 @@ def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
         th.cuda.synchronize()
 
     return take_turn(Case("", 1, times, run), seconds)
-
-
-def _cuda_update(model: DreamerV3, half: bool, graph: bool) -> Callable[[], object]:
-    """Returns an update without its replay on the host, or with all of its operations in one CUDA graph."""
-    from sb3_pvp.algorithms.dreamer.losses import dreamer_losses
-
-    policy, replay = model.policy, model.replay_buffer
-    precision = th.autocast("cuda", th.bfloat16, cache_enabled=not graph) if half else nullcontext()
-
-    def learn(batch: Sequences) -> Losses:
-        policy.optimizer.zero_grad(set_to_none=True)
-        with precision:
-            losses = dreamer_losses(policy.networks, batch, policy.return_scale, model.settings, policy.draws)
-        losses.total(model.settings.scales).backward()  # type: ignore[no-untyped-call]
-        policy.optimizer.step()
-        policy.networks.follow(model.tau)
-        return losses
-
-    def batch() -> Sequences:
-        return model._batch(replay.read(replay.choose(model.batch_size)))
-
-    if not graph:
-        return lambda: learn(batch())
-    fixed = batch()
-    stream = th.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(th.cuda.current_stream())
-    with th.cuda.stream(stream):
-        for _ in range(3):
-            learn(fixed)
-    th.cuda.current_stream().wait_stream(stream)
-    captured = th.cuda.CUDAGraph()
-    with th.cuda.graph(captured):
-        learn(fixed)
-
-    def replayed() -> None:
-        _copy(fixed, batch())
-        captured.replay()
-
-    return replayed
-
-
-def _copy(to: Any, source: Any) -> None:
-    """Copies tensors of one structure into those of another."""
-    if isinstance(to, th.Tensor):
-        to.copy_(source)
-    elif isinstance(to, dict):
-        for key, part in to.items():
-            _copy(part, source[key])
-    else:
-        for part, other in zip(to, source, strict=True):
-            _copy(part, other)
 
 
 # -- others

@@ -20,16 +20,11 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from benchmarks.dreamer_proofs.games import Chase, Cue, Repeat
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
-from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 
-#: The size of the original's own proofs.
-MICRO = ModelSize(
-    deter=128, hidden=32, units=32, classes=8, depth=4, stoch=8, blocks=4, layers=2, head_layers=1, image_blocks=4
-)
 #: The settings of all proofs (curves/settings.json): one update for each record.
 SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-3, "buffer_size": 100_000, "batch_size": 16, "batch_length": 32, "train_ratio": 512.0,
-    "imag_last": 8, "policy_kwargs": {"size": MICRO, "optimizer_kwargs": {"warmup": 100}},
+    "imag_last": 8, "policy_kwargs": {"size": "micro", "optimizer_kwargs": {"warmup": 100}},
 }  # fmt: skip
 #: All episodes of all proofs of a folder, one JSON object a line.
 EPISODES = "episodes.jsonl"

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-Arrays = dict[str, NDArray[Any]]
-
 
 @dataclass(frozen=True)
 class Signal:
