@@ -194,7 +194,8 @@ class WorldDecoder(nn.Module):
         x = F.silu(self.norm(of_deter + of_stoch)).movedim(-1, -3)
         for layer in (*self.convolutions, self.pixels):
             x = layer(F.interpolate(x, scale_factor=2, mode="nearest"))
-        return x.sigmoid().movedim(-3, -1).unflatten(0, batch)
+        x = x.sigmoid().movedim(-3, -1)
+        return x.reshape(*batch, *x.shape[1:])
 
     def losses(self, predictions: Tensors, observations: Mapping[str, th.Tensor]) -> Tensors:
         """Returns the loss ``(…)`` of each key, summed over its elements."""
