@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer, TrainRatio
+from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer, updates_due
 from tests.algorithms.dreamer_reference import file_of
 
 SEMANTICS = json.loads(file_of("replay_semantics.json").read_text())
@@ -81,14 +81,20 @@ def test_latents_are_refreshed_but_that_of_the_first_record() -> None:
 
 @pytest.mark.parametrize("facts", SEMANTICS["ratio"], ids=lambda facts: facts["train_ratio"])
 def test_updates_are_due_as_in_the_original(facts: dict[str, Any]) -> None:
-    ratio = TrainRatio(facts["train_ratio"] / (facts["batch_size"] * facts["batch_length"]))
+    ratio, counted = facts["train_ratio"] / (facts["batch_size"] * facts["batch_length"]), None
+
+    def due_at(records: int) -> int:
+        nonlocal counted
+        updates, counted = updates_due(ratio, records, counted)
+        return updates
+
     if isinstance(facts["step_values"], str):
         first, last = map(int, facts["step_values"].split(".."))
-        updates = {step: due for step in range(first, last + 1) if (due := ratio.due(step))}
+        updates = {step: due for step in range(first, last + 1) if (due := due_at(step))}
         assert list(updates) == facts["updates"]["nonzero_at_step"]
         assert list(updates.values()) == facts["updates"]["count_each"]
     else:
-        assert [ratio.due(step) for step in facts["step_values"]] == facts["updates"]
+        assert [due_at(step) for step in facts["step_values"]] == facts["updates"]
 
 
 @pytest.mark.parametrize("facts", SEMANTICS["prefill"]["cases"], ids=lambda facts: str(facts["envs"]))

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from sb3_pvp.algorithms.cuda_graph import GraphedCall
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_losses
-from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, TrainRatio
+from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, updates_due
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
@@ -104,7 +104,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self.policy = self.policy_class(*given, **self.policy_kwargs).to(self.device)  # type: ignore[assignment]
         self._convert_train_freq()
         self.settings = LossSettings(self.gamma, self.gae_lambda, self.ent_coef, self.imagined_steps, self.imag_last)
-        self._ratio = TrainRatio(self.train_ratio / (self.batch_size * self.batch_length))
+        self._counted: float | None = None
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
         self._figures: Tensors = {}
@@ -149,7 +149,7 @@ class DreamerV3(OffPolicyAlgorithm):
         return layout
 
     def _excluded_save_params(self) -> list[str]:
-        of_process = ("settings", "_ratio", "_carried", "_rewards", "_figures", "_rate", "_learning", "run_folder")
+        of_process = ("settings", "_counted", "_carried", "_rewards", "_figures", "_rate", "_learning", "run_folder")
         return [*super()._excluded_save_params(), *of_process, "resumable_parts"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
@@ -169,7 +169,7 @@ class DreamerV3(OffPolicyAlgorithm):
     def get_state(self) -> dict[str, Any]:
         """Returns what is not in the policy, between two steps."""
         carried = self._carried and [part.cpu().numpy() for part in self._carried]
-        state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._ratio.counted}
+        state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._counted}
         return state | {"replay": self.replay_buffer.get_state()}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
@@ -180,7 +180,7 @@ class DreamerV3(OffPolicyAlgorithm):
         if state["replay"] is not None and not self.replay_buffer.set_state(state["replay"]):
             warnings.warn("There is no replay of this run any more: it goes on with an empty one", stacklevel=2)
         elif self.replay_buffer.counts.any():
-            self._ratio.counted = state["counted"]
+            self._counted = state["counted"]
 
     def predict(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
         """Does the same as `DreamerPolicy.predict`."""
@@ -252,7 +252,9 @@ class DreamerV3(OffPolicyAlgorithm):
         if self.replay_buffer.size() < batch_size * self.batch_length:
             return
         self._update_learning_rate(self.policy.optimizer)
-        for _ in range(self._ratio.due(int(self.replay_buffer.counts.sum()))):
+        ratio, records = self.train_ratio / (batch_size * self.batch_length), int(self.replay_buffer.counts.sum())
+        due, self._counted = updates_due(ratio, records, self._counted)
+        for _ in range(due):
             self.update()
 
     def update(self) -> None:

@@ -131,18 +131,10 @@ class SequenceReplayBuffer(ReplayBuffer):
         return True
 
 
-class TrainRatio:
-    """How many updates are due: ``ratio`` for each record, counted from the first time that it is asked."""
+def updates_due(ratio: float, records: int, counted: float | None) -> tuple[int, float]:
+    """Returns how many updates are due after so many records, ``ratio`` for each, and how many records these count.
 
-    def __init__(self, ratio: float) -> None:
-        self.ratio = ratio
-        self.counted: float | None = None
-
-    def due(self, records: int) -> int:
-        """Returns the number of updates due after so many records; a first one at once."""
-        if self.counted is None:
-            self.counted = records
-            return 1
-        updates = int((records - self.counted) * self.ratio)
-        self.counted += updates / self.ratio
-        return updates
+    A first one is due at once, and records count from there.
+    """
+    updates = 1 if counted is None else int((records - counted) * ratio)
+    return updates, records if counted is None else counted + updates / ratio
