@@ -70,7 +70,7 @@ class PvpCallback(BaseCallback):
         return str(info[name])
 
 
-class Rollout(NamedTuple):
+class KeptRollout(NamedTuple):
     """What was seen, chosen and legal in a rollout, ``(steps, envs, …)`` each, by the names of SB3's buffers."""
 
     observations: Any
@@ -92,12 +92,12 @@ class RolloutCallback(PvpCallback):
         return super()._on_step()
 
     def _rollout(self, whole: bool = False) -> Any:
-        """Returns SB3's buffer, or a `Rollout`; ``whole``: also the rows of actors that were lost."""
+        """Returns SB3's buffer, or a `KeptRollout`; ``whole``: also the rows of actors that were lost."""
         if hasattr(self.model, "rollout_buffer"):
             return self.locals["rollout_buffer"] if whole else self.model.rollout_buffer
         seen, chosen = zip(*self._kept, strict=True)
         parts = {key: np.stack([each[key] for each in seen]) for key in seen[0]} if isinstance(seen[0], dict) else {}
-        return Rollout(parts or np.stack(seen), np.stack(chosen), parts.get(ACTION_MASK))
+        return KeptRollout(parts or np.stack(seen), np.stack(chosen), parts.get(ACTION_MASK))
 
 
 class Scheduled:
