@@ -38,10 +38,7 @@ def symexp_bins(count: int, device: th.device | None = None) -> th.Tensor:
 
 
 def two_hot(target: th.Tensor, bins: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-    """Returns the lower of the two bins around each target ``(…)``, and the weight of the upper one.
-
-    The weighted sum of the two is the target, or the outermost bin where that is nearest.
-    """
+    """Returns the lower of the two bins around each target ``(…)``, and the weight of the upper one, at most 1."""
     below = (th.bucketize(target, bins, right=True) - 1).clamp(0, len(bins) - 2)
     low, high = bins[below], bins[below + 1]
     return below, ((target - low) / (high - low)).clamp(0, 1)

@@ -145,7 +145,7 @@ class DreamerV3(OffPolicyAlgorithm):
         layout: Layout = {"deter": ((size.deter,), np.float32), "stoch": ((size.stoch,), np.uint8)}
         layout |= {"reward": ((), np.float32), "is_first": ((), bool), "is_last": ((), bool), "is_terminal": ((), bool)}
         for kind, signals in (("observation", policy.observed.signals), ("action", policy.actions.signals)):
-            layout |= {f"{kind}/{key}": (signal.shape, signal.dtype) for key, signal in signals.items()}
+            layout |= {f"{kind}/{key}": signal.stored for key, signal in signals.items()}
         return layout
 
     def _excluded_save_params(self) -> list[str]:

@@ -125,11 +125,17 @@ def dreamer_losses(
     networks: DreamerNetworks, batch: Sequences, scale: ReturnScale, settings: LossSettings, draws: Draws
 ) -> Losses:
     """Returns all losses of a batch, with gradients; takes its imagined returns into ``scale``."""
-    # The model follows the sequences.
+    # The model follows the sequences, and learns to predict observation, reward and continuation.
     tokens = networks.encoder(batch.observations)
     observed = networks.recurrent.observe(batch.start, tokens, batch.actions, batch.is_first, draws)
     seen = observed.states.features()
-    parts = model_losses(networks, batch, observed, seen, settings)
+    parts = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
+    parts["rew"] = two_hot_loss(networks.reward(seen), batch.rewards)
+    # The discount is part of it: in the model, an episode of 333 steps ends by chance.
+    live = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
+    logits = networks.goes_on(seen).squeeze(-1).float()
+    parts["con"] = F.binary_cross_entropy_with_logits(logits, live, reduction="none")
+    parts |= observed.divergences(settings.free_nats)
 
     # The actor plays on from where it came to; nothing of that teaches the model.
     last = -settings.imag_last  # from 0 on, and from before the first step, it is the whole sequence
@@ -137,7 +143,13 @@ def dreamer_losses(
     imagined, actions = imagine(networks, starts, settings.imagined_steps, draws)
     features = imagined.features()
     logits = networks.critic(features)
-    judged = judge(networks, features, logits, settings)
+    with th.no_grad():
+        rewards = two_hot_mean(networks.reward(features))
+        goes_on = networks.goes_on(features).squeeze(-1).float().sigmoid()
+        values, slow_values = two_hot_mean(logits), two_hot_mean(networks.slow_critic(features))
+        returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
+    # The weight is how likely it is that the episode is still on.
+    judged = Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
 
     # Actor and critic learn from the imagined returns.
     advantages = (judged.returns - judged.values[:, :-1]) / scale.update(judged.returns)
@@ -152,26 +164,12 @@ def dreamer_losses(
     # The critic learns from the real rewards too; these features are not detached, so the model learns to see value.
     seen = seen[:, last:]
     after = judged.returns[:, 0].reshape(seen.shape[:2])
-    is_last, rewards, is_terminal = (each[:, last:] for each in (batch.is_last, batch.rewards, batch.is_terminal))
-    live = (~is_terminal).to(rewards.dtype) * settings.gamma
+    is_last, rewards, live = (each[:, last:] for each in (batch.is_last, batch.rewards, live))
     returns = lambda_returns(rewards, live, after, settings.gae_lambda, is_last)
     with th.no_grad():
         slow_values = two_hot_mean(networks.slow_critic(seen))
     parts["repval"] = ~is_last[:, :-1] * two_hot_loss(networks.critic(seen[:, :-1]), returns, slow_values[:, :-1])
     return Losses(parts, observed, imagined, actions, judged, advantages, entropies, returns)
-
-
-def model_losses(
-    networks: DreamerNetworks, batch: Sequences, observed: Observed, features: th.Tensor, settings: LossSettings
-) -> Tensors:
-    """Returns what teaches the model: predictions of observation, reward and continuation, and both sides of the KL."""
-    losses = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
-    losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
-    # The discount is part of it: in the model, an episode of 333 steps ends by chance.
-    goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
-    logits = networks.goes_on(features).squeeze(-1).float()
-    losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
-    return losses | observed.divergences(settings.free_nats)
 
 
 @th.no_grad()
@@ -185,19 +183,6 @@ def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws)
     deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
     chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
     return Latent(deters, stochs), chosen
-
-
-@th.no_grad()
-def judge(networks: DreamerNetworks, features: th.Tensor, critic: th.Tensor, settings: LossSettings) -> Judged:
-    """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``.
-
-    ``critic`` ``(starts, steps + 1, bins)`` is what the critic said of them.
-    """
-    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).float().sigmoid()
-    values, slow_values = two_hot_mean(critic), two_hot_mean(networks.slow_critic(features))
-    returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
-    # The weight is how likely it is that the episode is still on.
-    return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
 
 
 def lambda_returns(
