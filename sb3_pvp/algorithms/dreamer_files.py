@@ -132,7 +132,8 @@ class DreamerActing:
             raise ValueError("an observation of an opponent is NaN: no action can be chosen")
         carried = Carried(*(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True)))
         seen = self._policy.observed.tensors(self._as_seen(own, masks))
-        actions, carried = self._policy.step(seen, carried, first, deterministic, masks, NumberedDraws(drawn))
+        draws = Draws(likeliest=True) if deterministic else NumberedDraws(drawn)
+        actions, carried = self._policy.step(seen, carried, first, draws, masks)
         chosen = th.cat([actions[key] for key in sorted(actions)], 1)[:count]
         return chosen.numpy(), self._packed(words, Carried(*(part[:count] for part in carried)))
 
