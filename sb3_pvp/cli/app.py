@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -17,11 +16,12 @@ from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models
-from sb3_pvp.cli.runs import plot, presets, quickstart, runs
+from sb3_pvp.cli.quickstart import quickstart
+from sb3_pvp.cli.runs import plot, presets, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app
-from sb3_pvp.common.errors import Refusal, installed, missing
+from sb3_pvp.common.errors import Refusal, command_line, installed, missing
 from sb3_pvp.common.stop_signals import interrupts
 
 _ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.
@@ -59,8 +59,7 @@ class _Commands(TyperGroup):
                 return super().invoke(context)
         except KeyboardInterrupt as error:
             if error.args:
-                command = shlex.join(["sb3-pvp", *context.obj["arguments"]])
-                print(f"sb3-pvp: {error}: {command}", file=sys.stderr)
+                print(f"sb3-pvp: {error}: {command_line(*context.obj['arguments'])}", file=sys.stderr)
             raise  # for Typer, which exits with `STOPPED`
 
 

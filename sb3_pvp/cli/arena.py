@@ -10,7 +10,7 @@ import typer
 
 from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, table, write
 from sb3_pvp.cli.usage import GameName, ResetParams, json_object, progress, resumable
-from sb3_pvp.common.errors import Refusal, refusals, require_known
+from sb3_pvp.common.errors import Refusal, command_line, refusals, require_known
 
 if TYPE_CHECKING:
     from sb3_pvp.arena.admission import AdmissionReport
@@ -57,7 +57,9 @@ def init(
             typer.echo(f"{each.name} is refused: {each.reason}", err=True)
     for wall in missing_walls():
         typer.echo(f"strangers are not let in: {wall}", err=True)
-    typer.echo(f"made {folder}: edit {folder / 'challenge.yaml'}, then sb3-pvp arena add {folder} PLAYER")
+    typer.echo(
+        f"made {folder}: edit {folder / 'challenge.yaml'}, then {command_line('arena', 'add', folder, 'PLAYER')}"
+    )
 
 
 @arena.command("add")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -10,16 +9,19 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
 
 
-def to_try(path: Path) -> str:
-    """Returns the command that lets a fighter fight, for any shell and any name of a file."""
-    return shlex.join(["sb3-pvp", "evaluate", *(["--"] if path.name.startswith("-") else []), str(path)])
+def _can_have_graphs() -> bool:
+    from sb3_pvp.policies.files.fighter_files import has_onnx
+
+    if not (has := has_onnx()):
+        typer.echo('the file has no ONNX graphs: for those, pip install "sb3-pvp[onnx]"', err=True)
+    return has
 
 
 def export(
@@ -39,7 +41,7 @@ def export(
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
-    The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model. A
+    The file has the weights, a plain description, and graphs for ONNX Runtime if ONNX is installed. Every command takes it as a model. A
     graph alone can be an opponent; that of a team decides for one agent.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
@@ -53,7 +55,7 @@ def export(
         return
     if agent is not None:
         raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(find_model(model)), path, onnx=not no_onnx)
+    export_fighter(load(find_model(model)), path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}
@@ -61,7 +63,7 @@ def export(
     contract = None if about.contract is None else about.contract.name
     figures |= {"policy": about.policy, "game": about.game, "contract": contract}
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
-    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {to_try(path)}"
+    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {command_line('evaluate', path)}"
     print_result(figures, text, as_json)
 
 
@@ -84,7 +86,7 @@ def import_upstream(
         warnings.simplefilter("always")
         model = read(checkpoint)
     if output.suffix == SUFFIX:
-        export_fighter(model, output)
+        export_fighter(model, output, onnx=_can_have_graphs())
     else:
         model.save(output)
     # Not those of Python itself, such as that a file elsewhere was not closed.
@@ -101,7 +103,7 @@ def import_upstream(
     text = [
         f"{output}: a fighter for {model.game or 'an unknown game'}, trained for {model.num_timesteps:,} steps",
         *(f"note: {each}" for each in texts),
-        *([to_try(output)] if model.game else []),
+        *([command_line("evaluate", output)] if model.game else []),
     ]
     print_result(figures, "\n".join(text), as_json)
 
@@ -127,8 +129,8 @@ def push(
     from sb3_pvp.policies.files.hub import push_fighter
 
     name, url = push_fighter(model, repo_id, private, revision, message, results or ())
-    command = ["sb3-pvp", "pull", repo_id, *(("--revision", revision) if revision else ())]
-    typer.echo(f"pushed {name}: {url}\nto get it: {shlex.join(command)}")
+    again = command_line("pull", repo_id, *(("--revision", revision) if revision else ()))
+    typer.echo(f"pushed {name}: {url}\nto get it: {again}")
 
 
 def pull(
@@ -150,6 +152,6 @@ def pull(
     is_safe = path.suffix == SUFFIX
     typer.echo(f"{path} is {name} of {repo_id} at {commit:.7}")
     safe, also = ("", "") if is_safe else (" --safe", ", safe=True")
-    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
+    typer.echo(f"to let it fight: {command_line('evaluate', path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
     if not is_safe:
         typer.echo("without --safe, loading this zip unpickles parts of it: do that only if you trust its author")

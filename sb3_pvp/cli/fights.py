@@ -23,7 +23,7 @@ from sb3_pvp.cli.usage import (
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.errors import Refusal, require_all_known
+from sb3_pvp.common.errors import Refusal, command_line, require_all_known
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -125,7 +125,7 @@ def record(
         f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
         f"a fight of {_describe(fights, note, not deterministic)}",
         _other_mode(deterministic, "--deterministic"),
-        f"to watch it: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
+        f"to watch it: {command_line('replay', output, *(['--game', fight.game] if fight.game else []))}",
     )
     print_result(figures, "\n".join(lines), as_json)
 

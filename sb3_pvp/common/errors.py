@@ -6,6 +6,7 @@ import difflib
 import inspect
 import re
 import reprlib
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -96,6 +97,12 @@ def without_passwords(words: Sequence[str]) -> list[str]:
     """Returns the words of a command line with *** in place of the password in ``--storage``, also if abbreviated."""
     of_storage = [any(each.startswith("--st") for each in pair) for pair in zip(("", *words), words, strict=False)]
     return [without_password(word) if hide else word for word, hide in zip(words, of_storage, strict=True)]
+
+
+def command_line(*words: object) -> str:
+    """Returns a command line of sb3-pvp for any shell, whatever the names of files in it, which are paths."""
+    given = (f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words)
+    return shlex.join(["sb3-pvp", *given])
 
 
 T = TypeVar("T")
