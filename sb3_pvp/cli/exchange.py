@@ -41,8 +41,8 @@ def export(
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
-    The file has the weights, a plain description, and graphs for ONNX Runtime if ONNX is installed. Every command takes it as a model. A
-    graph alone can be an opponent; that of a team decides for one agent.
+    The file has the weights, a plain description and, where ONNX is installed, graphs for ONNX Runtime. Every command
+    takes it as a model. A graph alone can be an opponent; that of a team decides for one agent.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
     from sb3_pvp.policies.files.model_files import load
@@ -63,7 +63,8 @@ def export(
     contract = None if about.contract is None else about.contract.name
     figures |= {"policy": about.policy, "game": about.game, "contract": contract}
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
-    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {command_line('evaluate', path)}"
+    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}"
+    text += f"\nto try it: {command_line('evaluate', path)}"
     print_result(figures, text, as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +23,7 @@ from sb3_pvp.cli.usage import (
     watched,
 )
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
+from sb3_pvp.game import find_game
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -120,9 +120,10 @@ def record(
         "ticks": len(fight.moments) - 1,  # the first moment is the start
         "file": str(output),
     }
-    fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
+    fights = {"game": game or figures["game"], "start": params}
+    drawn = f", with the build {fight.build}" if fight.build else ""
     lines = (
-        f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
+        f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks{drawn}",
         f"a fight of {_describe(fights, note, not deterministic)}",
         _other_mode(deterministic, "--deterministic"),
         f"to watch it: {command_line('replay', output, *(['--game', fight.game] if fight.game else []))}",
@@ -153,7 +154,7 @@ def _describe(fights: dict[str, Any], note: str, sampled: bool) -> str:
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    return f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
+    return f"{fights['game']} with {find_game(fights['game']).start_in_words(fights['start'])}{note}, {modes}"
 
 
 def _other_mode(given: bool, flag: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,8 +168,8 @@ def _params(text: str | None) -> dict[str, Any] | None:
 
 def _print_fights(opened: League, settings: FightSettings) -> None:
     note = "" if opened.fights else " (the league does not record how its training fights started)"
-    start = json.dumps(settings.reset_params)
     # On stderr, like the progress below: stdout is the result, which may be JSON.
+    start = settings.game.start_in_words(settings.reset_params)
     typer.echo(f"fights of {game_reference(settings.game)} with {start}{note}", err=True)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.errors import Refusal, require_known
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def presets(
     if name is not None:
         preset = known.find_preset(name)
         hyperparams = preset.hyperparams()
-        text = yaml.safe_dump({preset.env_id: hyperparams}, sort_keys=False).rstrip()
+        text = yaml.safe_dump({preset.env_id: as_written(hyperparams)}, sort_keys=False).rstrip()
         print_result(_preset_summary(preset) | {"hyperparams": hyperparams}, text, as_json)
         return
     found = [_preset_summary(preset) for preset in known.presets().values()]

@@ -13,7 +13,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.atomic_files import no_space
+from sb3_pvp.common.errors import Refusal, print_in_order, refusal_of, refusals
 from sb3_pvp.common.stop_signals import stopping
 from sb3_pvp.game import WorldError
 
@@ -111,18 +112,20 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
     """Runs a command line and exits: with code 2 and one line on stderr for wrong usage and impossible values."""
     try:
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files
+        print_in_order()
         arguments = sys.argv[1:] if arguments is None else arguments
         command = typer.main.get_command(app)
         with stopping():
             code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
-    except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
-        if sys.flags.dev_mode:  # PYTHONDEVMODE=1: with traceback
-            raise
-        text = str(error)
+    except Exception as error:
+        machine = no_space(error) or (error if isinstance(error, OSError) else None)
+        if sys.flags.dev_mode or not (machine or isinstance(error, (Refusal, ValueError, WorldError, _UsageError))):
+            raise  # PYTHONDEVMODE=1: with traceback
+        text = refusal_of(machine) if machine else str(error)
         if isinstance(error, _UsageError):
             text = error.format_message().rstrip(".") + (f"; see {error.ctx.command_path} --help" if error.ctx else "")
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
-        if not _is_deliberate(error, name):
+        if not machine and not _is_deliberate(error, name):
             print(f"{name}: this may be a bug; PYTHONDEVMODE=1 shows the traceback", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
@@ -130,7 +133,7 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
 
 def _is_deliberate(error: Exception, program: str) -> bool:
     """Returns whether this error says what is wrong with the command line or a file; others may be bugs."""
-    if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
+    if not isinstance(error, ValueError):
         return True
     # What is invalid is a ValueError of our own code; one that comes from inside NumPy may have another cause.
     *_, (frame, _) = walk_tb(error.__traceback__)

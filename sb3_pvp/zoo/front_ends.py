@@ -25,6 +25,8 @@ from sb3_pvp.common.errors import (
     TrainingInterrupted,
     command_line,
     loadable,
+    print_in_order,
+    refusal_of,
     refusals,
     unknown_name,
     without_passwords,
@@ -166,6 +168,7 @@ COMMANDS: dict[str, Callable[[list[str]], object]] = {
 def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
     given = sys.argv[1:] if arguments is None else arguments
+    print_in_order()
     try:
         # Of rl-zoo3's commands: custom_envs.py, and what configurations name.
         with importing_here(), stopping(), interrupts():
@@ -173,11 +176,12 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
             yield given
     except Exception as error:
         full = no_space(error)  # whatever else followed from it
+        machine = full or (error if isinstance(error, OSError) else None)
         is_refusal = isinstance(error, (Refusal, TrainingInterrupted, DependencyNotInstalled))
-        if sys.flags.dev_mode or not (full or is_refusal):  # PYTHONDEVMODE=1: with traceback
+        if sys.flags.dev_mode or not (machine or is_refusal):  # PYTHONDEVMODE=1: with traceback
             raise
-        advice = "make room; with --resume a training goes on from its newest checkpoint"
-        text = f"{full}: {advice}" if full else str(error)
+        text = refusal_of(machine) if machine else str(error)
+        text += "; with --resume a training goes on from its newest checkpoint" if full else ""
         print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(1 if full or isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:

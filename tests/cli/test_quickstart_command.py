@@ -27,7 +27,7 @@ def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_it_reads_like_a_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What will happen, before, the curve as it grows, after, what to try next; and nothing of rl-zoo3's dictionaries."""
+    """What will happen, before, the curve as it grows, after, what to try next; without rl-zoo3's dictionaries."""
     folder = tmp_path / "my logs"
     with pytest.raises(SystemExit):
         main(["quickstart", "-n", "20000", "--episodes", "5", "--log-folder", str(folder)])

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-
 from pathlib import Path
 
 from sb3_pvp.common.user_modules import PYTHON

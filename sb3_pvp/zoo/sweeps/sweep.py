@@ -29,6 +29,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
 from sb3_pvp.algorithms.presets import is_ours
+from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.atomic_files import temporary_folder, write_atomically
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
@@ -169,7 +170,8 @@ class Sweep:
                     queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
                     finished += 1
                     again = " (again)" if ATTEMPTS in trial.user_attrs else ""
-                    yield f"Trial {trial.number}{again}: {result}, {trial.params}"
+                    params = ", ".join(f"{name} {value}" for name, value in as_written(trial.params, 4).items())
+                    yield f"Trial {trial.number}{again}: {result}, {params}"
                 except TrainingInterrupted:  # not caused by the parameters, which are tried again
                     raise
                 except Exception:
