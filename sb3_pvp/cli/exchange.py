@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
+from sb3_pvp.cli.usage import complete_model
 from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
@@ -25,7 +26,10 @@ def _can_have_graphs() -> bool:
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model's zip, which must be trusted, or a name.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The model's zip, which must be trusted, or a name.", autocompletion=complete_model),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -111,7 +115,11 @@ def import_upstream(
 
 def push(
     model: Annotated[
-        Path, typer.Argument(help="The model's file, or the name of a fighter that ships; a zip must be trusted.")
+        Path,
+        typer.Argument(
+            help="The model's file, or the name of a fighter that ships; a zip must be trusted.",
+            autocompletion=complete_model,
+        ),
     ],
     repo_id: RepoId,
     private: Annotated[bool, typer.Option("--private", help="Only you and those you name can see it.")] = False,

@@ -17,13 +17,15 @@ from sb3_pvp.cli.usage import (
     ResetParams,
     Seed,
     World,
+    complete_model,
+    complete_opponent,
     json_object,
     progress,
     use_one_thread,
     watched,
 )
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
-from sb3_pvp.game import find_game
+from sb3_pvp.game import HOME_GAME, find_game
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -32,7 +34,10 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The model's file, or the name of a fighter that ships.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The model's file, or the name of a fighter that ships.", autocompletion=complete_model),
+    ],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
     world: World = "sim",
@@ -81,7 +86,10 @@ def evaluate(
 
 
 def record(
-    model: Annotated[str, typer.Argument(help="The model's file, or the name of a fighter or script.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="The model's file, or the name of a fighter or script.", autocompletion=complete_opponent),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
     ),
@@ -154,7 +162,8 @@ def _describe(fights: dict[str, Any], note: str, sampled: bool) -> str:
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    return f"{fights['game']} with {find_game(fights['game']).start_in_words(fights['start'])}{note}, {modes}"
+    game = fights.get("game", HOME_GAME)
+    return f"{game} with {find_game(game).start_in_words(fights.get('start', {}))}{note}, {modes}"
 
 
 def _other_mode(given: bool, flag: str) -> str:

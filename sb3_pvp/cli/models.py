@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.cli.usage import complete_model
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.files.shipped import shipped_card, shipped_file, shipped_names
 
@@ -22,7 +23,9 @@ _COLUMNS: dict[str, Column] = {
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Fighter whose card to print.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Fighter whose card to print.", autocompletion=complete_model)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the fighters that ship with the package, or print the card of one of them.

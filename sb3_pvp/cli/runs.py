@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
+from sb3_pvp.cli.usage import choice, complete_preset
 from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.errors import Refusal, require_known
 
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
-METRIC = (
-    "Metric: win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate "
-    "with --opponent, otherwise the first of these that all runs have."
-)
+METRICS = ("win_rate", "eval_win_rate", "eval_reward", "episode_reward", "episode_length", "elo", "rating")
+_METRIC = "Metric; default: win_rate with --opponent, otherwise the first of these that all runs have."
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Preset, or YAML file, to print for train -conf.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Preset, or YAML file, to print for train -conf.", autocompletion=complete_preset),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the presets for train --preset, or print one of them."""
@@ -69,7 +71,7 @@ def runs(
 
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
-    metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
+    metric: Annotated[str | None, choice(METRICS, text=_METRIC)] = None,
     opponent: Annotated[list[str] | None, typer.Option(help="Opponent of win_rate; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Image: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"

@@ -40,7 +40,6 @@ def run(arguments: list[str]) -> object:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "no command"),
         (["conquer"], "conquer"),
         (["evaluate"], "model"),
         (["evaluate", "missing.zip"], "missing.zip"),
