@@ -94,6 +94,25 @@ def test_runs_are_listed_with_what_can_be_done(tmp_path: Path, capsys: pytest.Ca
     assert "holds no training run" in capsys.readouterr().err
 
 
+def test_a_run_is_as_far_as_anything_in_its_folder_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """While it runs, and for ever if it was killed, no model is saved, but there are evaluations and episodes."""
+
+    def steps() -> list[int]:
+        assert run("runs", logs, "--json") == 0
+        return [each["steps"] for each in json.loads(capsys.readouterr().out)["runs"]]
+
+    logs = shutil.copytree(TRAINED, tmp_path / "logs")
+    for folder in logs.glob("*/*"):
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        (folder / f"{folder.name[:-2]}.zip").unlink()
+    assert steps() == [384, 3840]
+    for name in ("evaluations.npz", "win_rates.csv"):
+        for file in logs.rglob(name):
+            file.unlink()
+    none, nh = steps()
+    assert none == 0 and 2000 < nh < 3840, "no episode of the first one was over"
+
+
 @pytest.mark.filterwarnings("always:Skipping")
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.97])
 def test_a_file_that_is_cut_does_not_hide_the_runs(

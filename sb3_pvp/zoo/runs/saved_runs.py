@@ -109,6 +109,10 @@ def progress_of(run: Run) -> dict[str, Any]:
         with suppress(ValueError):
             for curve in read_curves([run], metric):
                 evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
+                steps = max(steps, evaluation["steps"] - first_step)  # of a model that may be saved later, or never
+    if not steps:  # where nothing else is known: the episodes so far
+        with suppress(ValueError):
+            steps = max((int(curve.steps[-1]) for curve in read_curves([run], "episode_length")), default=0)
     return {
         "run": str(run.folder),
         "game": env,
