@@ -52,14 +52,15 @@ def export(
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
 
+    source = find_model(model)
     path = output or model.with_suffix(SUFFIX)
     if path.suffix == GRAPH:
-        figures = {"file": str(path), "bytes": export_graph(load(find_model(model)), path, agent), "agent": agent}
+        figures = {"file": str(path), "bytes": export_graph(load(source), path, agent), "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
     if agent is not None:
         raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(find_model(model)), path, onnx=not no_onnx and _can_have_graphs())
+    export_fighter(load(source), path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}
@@ -79,8 +80,8 @@ def import_upstream(
 ) -> None:
     """Convert a checkpoint of the original system, pvp-ml, to a model that all commands take.
 
-    The model decides as the original does; see docs/import-upstream.md for what is carried over. Nothing in the
-    checkpoint is executed, so it need not be trusted. Training can continue from a zip.
+    The model decides as the original does, and notes say what is not carried over. Nothing in the checkpoint is
+    executed, so it need not be trusted. Training can continue from a zip.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read

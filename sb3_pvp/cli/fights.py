@@ -78,7 +78,7 @@ def evaluate(
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
-    figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
+    figures = {"model": str(model), "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
     text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
@@ -152,8 +152,9 @@ def replay(
     """
     from sb3_pvp.matches.replay import load_fight, write_replay_page
 
+    recording = load_fight(fight, game=game)
     page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
-    write_replay_page(load_fight(fight, game=game), page)
+    write_replay_page(recording, page)
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
 
 

@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
-from sb3_pvp.common.arguments import MAPPING, POSITIVE
+from sb3_pvp.common.arguments import MAPPING, POSITIVE, as_written
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
@@ -86,7 +86,7 @@ class Score:
         """Returns the figures that ``sb3-pvp evaluate --json`` prints, without those of groups."""
         counts = {name: getattr(self, name) for name in ("wins", "losses", "ties", "broken", "win_rate")}
         interval, ticks = list(wilson_interval(self.wins, self.decided)), self.ticks / max(self.decided, 1)
-        return {"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks}
+        return as_written({"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks})  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         low, high = wilson_interval(self.wins, self.decided)
