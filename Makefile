@@ -43,7 +43,7 @@ docs: $(READY)  ## The pages that are made from data.
 site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere. Python 3.11 or newer.
 	@test -x $(BIN)/zensical || { echo "make site needs Python 3.11 or newer: remove .venv, then make site PYTHON=python3.11" >&2; exit 2; }
 	$(BIN)/zensical build --clean --strict
-	@echo "Look at it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
+	@echo "Open site/index.html. To search it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
 $(READY): pyproject.toml setup.cfg constraints.txt

@@ -26,6 +26,7 @@ from sb3_pvp.cli.usage import (
 )
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
 from sb3_pvp.game import HOME_GAME, find_game
+from sb3_pvp.policies.files.shipped import find_model, shipped_file
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -78,7 +79,8 @@ def evaluate(
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
-    figures = {"model": str(model), "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
+    name = str(model if shipped_file(model) else find_model(model))
+    figures = {"model": name, "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
     text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]

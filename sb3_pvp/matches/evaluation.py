@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
-from sb3_pvp.common.arguments import MAPPING, POSITIVE, as_written
+from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.worker_pool import WorkerPool
@@ -86,7 +86,7 @@ class Score:
         """Returns the figures that ``sb3-pvp evaluate --json`` prints, without those of groups."""
         counts = {name: getattr(self, name) for name in ("wins", "losses", "ties", "broken", "win_rate")}
         interval, ticks = list(wilson_interval(self.wins, self.decided)), self.ticks / max(self.decided, 1)
-        return as_written({"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks})  # type: ignore[no-any-return]
+        return {"episodes": self.decided, **counts, "ci95": interval, "mean_ticks": ticks}
 
     def __str__(self) -> str:
         low, high = wilson_interval(self.wins, self.decided)
@@ -103,7 +103,8 @@ def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, fl
     share, spread = wins / episodes, z * z / episodes
     center = (share + spread / 2) / (1 + spread)
     half = z * sqrt(share * (1 - share) / episodes + spread / (4 * episodes)) / (1 + spread)
-    return max(center - half, 0.0), min(center + half, 1.0)
+    # Its ends are exact where nothing, or everything, was won, not 0.9999999999999999.
+    return max(center - half, 0.0) if wins else 0.0, min(center + half, 1.0) if wins < episodes else 1.0
 
 
 def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -16,7 +19,7 @@ from sb3_pvp.cli import main
 from sb3_pvp.cli.usage import progress
 from sb3_pvp.zoo.front_ends import COMMANDS
 from sb3_pvp.zoo.runs.resume import running
-from tests.paths import DATA
+from tests.paths import DATA, ROOT
 
 TRAINED = DATA / "first_edition" / "trained"
 
@@ -62,6 +65,7 @@ def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert any(line.startswith("PureSelfPlay ") and "Against itself only" in line for line in lines)
     assert run("presets", "--json") == 0
     listed = json.loads(capsys.readouterr().out)["presets"]
+    assert not any(".md" in preset["purpose"] for preset in listed), "a wheel has no documents"
     assert len(listed) == len(lines) and all(10 < len(preset["purpose"]) < 110 for preset in listed)
     assert run("presets", "PureSelfPlay") == 0
     hyperparams = find_preset("PureSelfPlay").hyperparams()
@@ -147,6 +151,21 @@ def test_a_run_without_a_whole_checkpoint_is_not_resumable(tmp_path: Path, capsy
         assert run("runs", logs, "--json") == 0
     states = {each["game"]: each["state"] for each in json.loads(capsys.readouterr().out)["runs"]}
     assert states == {"NhEnv": "finished", "DharokEnv": "stopped"}
+
+
+def test_ctrl_c_while_commands_are_imported_is_no_traceback() -> None:
+    """With the first library that takes long."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-X", "importtime", "-m", "sb3_pvp.cli", "models"]
+    with subprocess.Popen(
+        words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as started:
+        assert started.stderr is not None
+        while "numpy" not in started.stderr.readline():
+            pass
+        started.send_signal(signal.SIGINT)
+        assert "Traceback" not in started.stderr.read()
+    assert started.returncode == -signal.SIGINT
 
 
 def test_help_and_version_have_short_names(capsys: pytest.CaptureFixture[str]) -> None:
