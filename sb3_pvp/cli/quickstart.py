@@ -80,7 +80,7 @@ def quickstart(
     model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
     after = _score(model, episodes, seed)
     out.print(f"\nAfter training:  {after}")
-    figures = {"model": str(model), "learning_curve": str(picture)}
+    figures: dict[str, Any] = {"model": str(model), "learning_curve": str(picture)}
     figures |= {"before": before[0].as_dict(), "after": after.as_dict()}
     _plot(run, picture, before[0])
     files = [(model, "the fighter"), (picture, "its learning curve")]

@@ -185,9 +185,9 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
             raise  # PYTHONDEVMODE=1: with traceback
         text = refusal_of(machine) if machine else str(error)
         if isinstance(error, _UsageError):
-            about = getattr(error, "param", None) if "Missing" in type(error).__name__ else None
-            is_argument = about is not None and about.param_type_name == "argument"  # of an option the name says it
-            text = f"{error.format_message()} {about.help if is_argument else ''}".rstrip(". ")
+            lacking: Any = getattr(error, "param", None) if "Missing" in type(error).__name__ else None
+            is_argument = lacking is not None and lacking.param_type_name == "argument"  # an option's name says it
+            text = f"{error.format_message()} {lacking.help if is_argument else ''}".rstrip(". ")
             text += f"; see {error.ctx.command_path} --help" if error.ctx else ""
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
         if not machine and not _is_deliberate(error, name):

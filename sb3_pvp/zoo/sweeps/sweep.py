@@ -125,9 +125,9 @@ class Sweep:
                 given = self, ALGOS[self.manager.algo], gymnasium.spec(self._env_id), folder
                 results = pool.stream(run_trials, [given] * n_jobs)
             try:
-                for text in results:
+                for done, text in enumerate(results, queue.num_completed() + 1):
                     if self.manager.verbose:
-                        print(text, flush=True)
+                        print(f"[{done} of {queue.n_trials}] {text}", flush=True)
             except KeyboardInterrupt:
                 return hasattr(self.manager.args, "resume")  # rl-zoo3's own command would show a traceback
             except WorkerDied as error:
@@ -226,7 +226,9 @@ class Sweep:
                         callback.on_training_end()
         if not evaluation.is_over:
             raise KeyboardInterrupt  # caught by learn(), as in rl-zoo3; a sweep has to stop as well
-        return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
+        what = "win rate" if self._is_ours else "mean reward"
+        text = "stopped early" if evaluation.result is None else f"{what} {evaluation.result:.4g}"
+        return evaluation.result, f"{text} after {model.num_timesteps:,} steps"
 
     def _make_settings(self) -> StudySettings:
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""
