@@ -102,7 +102,7 @@ class Score:
         for name, score in (("all", self), *(sorted(self.groups.items()) if len(self.groups) > 1 else ())):
             low, high = wilson_interval(score.wins, score.decided)
             counts = map(str, (score.wins, score.losses, score.ties, score.broken))
-            rows.append((name, f"{score.win_rate:.1%}", f"{low:.1%} to {high:.1%}", *counts))  # type: ignore[arg-type]
+            rows.append((name, f"{score.win_rate:.1%}", f"{low:.1%} to {high:.1%}", *counts))
         return html_table(rows)
 
 
