@@ -10,7 +10,7 @@ from sb3_pvp.common.errors import command_line
 from tests.paths import ROOT
 
 #: A command line with something filled in.
-_FILLED_IN = re.compile(r"f\"[^\"\n]*sb3-pvp (?:[a-z][a-z-]*) [^\"\n]*\{(?!self\.trial_id|host)[^\"\n]*\"")
+_FILLED_IN = re.compile(r"f\"[^\"\n]*sb3-pvp (?:[a-z][a-z-]*) [^\"\n]*\{[^\"\n]*\"")
 
 
 def test_commands_are_quoted() -> None:
@@ -31,5 +31,6 @@ def test_every_hint_is_made_by_this_function() -> None:
         f"{path.relative_to(ROOT)}: {hint[0]}"
         for path in (ROOT / "sb3_pvp").rglob("*.py")
         for hint in _FILLED_IN.finditer(path.read_text(encoding="utf-8"))
+        if not any(harmless in hint[0] for harmless in ("listens on", "{self.trial_id}"))  # no command, and a number
     }
     assert not found
