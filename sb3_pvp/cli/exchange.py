@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -11,20 +10,27 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.cli.usage import complete_model
+from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
 
 
-def to_try(path: Path) -> str:
-    """Returns the command that lets a fighter fight, for any shell and any name of a file."""
-    return shlex.join(["sb3-pvp", "evaluate", *(["--"] if path.name.startswith("-") else []), str(path)])
+def _can_have_graphs() -> bool:
+    from sb3_pvp.policies.files.fighter_files import has_onnx
+
+    if not (has := has_onnx()):
+        typer.echo('the file has no ONNX graphs: for those, pip install "sb3-pvp[onnx]"', err=True)
+    return has
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model's zip, which must be trusted, or a name.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The model's zip, which must be trusted, or a name.", autocompletion=complete_model),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -40,21 +46,22 @@ def export(
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
-    The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model. A
-    graph alone can be an opponent; that of a team decides for one agent.
+    The file has the weights, a plain description and, where ONNX is installed, graphs for ONNX Runtime. Every command
+    takes it as a model. A graph alone can be an opponent; that of a team decides for one agent.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
 
+    source = find_model(model)
     path = output or model.with_suffix(SUFFIX)
     if path.suffix == GRAPH:
-        figures = {"file": str(path), "bytes": export_graph(load(find_model(model)), path, agent), "agent": agent}
+        figures = {"file": str(path), "bytes": export_graph(load(source), path, agent), "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
     if agent is not None:
         raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(find_model(model)), path, onnx=not no_onnx)
+    export_fighter(load(source), path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}
@@ -62,7 +69,8 @@ def export(
     contract = None if about.contract is None else about.contract.name
     figures |= {"policy": about.policy, "game": about.game, "contract": contract}
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
-    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {to_try(path)}"
+    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}"
+    text += f"\nto try it: {command_line('evaluate', path)}"
     print_result(figures, text, as_json)
 
 
@@ -73,8 +81,8 @@ def import_upstream(
 ) -> None:
     """Convert a checkpoint of the original system, pvp-ml, to a model that all commands take.
 
-    The model decides as the original does; see docs/import-upstream.md for what is carried over. Nothing in the
-    checkpoint is executed, so it need not be trusted. Training can continue from a zip.
+    The model decides as the original does, and notes say what is not carried over. Nothing in the checkpoint is
+    executed, so it need not be trusted. Training can continue from a zip.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read
@@ -85,7 +93,7 @@ def import_upstream(
         warnings.simplefilter("always")
         model = read(checkpoint)
     if output.suffix == SUFFIX:
-        export_fighter(model, output)
+        export_fighter(model, output, onnx=_can_have_graphs())
     else:
         model.save(output)
     # Not those of Python itself, such as that a file elsewhere was not closed.
@@ -102,14 +110,18 @@ def import_upstream(
     text = [
         f"{output}: a fighter for {model.game or 'an unknown game'}, trained for {model.num_timesteps:,} steps",
         *(f"note: {each}" for each in texts),
-        *([to_try(output)] if model.game else []),
+        *([command_line("evaluate", output)] if model.game else []),
     ]
     print_result(figures, "\n".join(text), as_json)
 
 
 def push(
     model: Annotated[
-        Path, typer.Argument(help="The model's file, or the name of a fighter that ships; a zip must be trusted.")
+        Path,
+        typer.Argument(
+            help="The model's file, or the name of a fighter that ships; a zip must be trusted.",
+            autocompletion=complete_model,
+        ),
     ],
     repo_id: RepoId,
     private: Annotated[bool, typer.Option("--private", help="Only you and those you name can see it.")] = False,
@@ -128,8 +140,8 @@ def push(
     from sb3_pvp.policies.files.hub import push_fighter
 
     name, url = push_fighter(model, repo_id, private, revision, message, results or ())
-    command = ["sb3-pvp", "pull", repo_id, *(("--revision", revision) if revision else ())]
-    typer.echo(f"pushed {name}: {url}\nto get it: {shlex.join(command)}")
+    again = command_line("pull", repo_id, *(("--revision", revision) if revision else ()))
+    typer.echo(f"pushed {name}: {url}\nto get it: {again}")
 
 
 def pull(
@@ -154,7 +166,9 @@ def pull(
         trust = "\nloading this zip unpickles parts of it: do that only if you trust its author"
         if _loads_safely(path):
             safe, also, trust = " --safe", ", safe=True", trust.replace("loading", "without --safe, loading")
-    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also}){trust}")
+    typer.echo(
+        f"to let it fight: {command_line('evaluate', path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also}){trust}"
+    )
 
 
 def _loads_safely(path: Path) -> bool:

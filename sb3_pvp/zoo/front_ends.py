@@ -6,7 +6,6 @@ import importlib
 import multiprocessing
 import runpy
 import secrets
-import shlex
 import sys
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
@@ -24,7 +23,10 @@ from sb3_pvp.common.atomic_files import no_space, replacing
 from sb3_pvp.common.errors import (
     Refusal,
     TrainingInterrupted,
+    command_line,
     loadable,
+    print_in_order,
+    refusal_of,
     refusals,
     unknown_name,
     without_passwords,
@@ -33,6 +35,11 @@ from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME, register_game
 from sb3_pvp.zoo.patches import replaced
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    from sb3_pvp.zoo.manager import PvpExperimentManager
 
 #: The least values of options that rl-zoo3 does not check.
 _LEAST = {
@@ -87,7 +94,9 @@ def install() -> None:
     multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
-def train(arguments: list[str] | None = None) -> Path | None:
+def train(
+    arguments: list[str] | None = None, begin: Callable[[PvpExperimentManager, BaseAlgorithm], object] | None = None
+) -> Path | None:
     """Trains with the options of ``rl_zoo3.train``, by default those of the command line. Additional options:
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
@@ -98,6 +107,8 @@ def train(arguments: list[str] | None = None) -> Path | None:
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` `sb3_pvp.zoo.sweeps.sweep`.
+
+    ``begin`` is called with the experiment and its model before training: it may look at them, and add callbacks.
 
     Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
     invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
@@ -119,6 +130,8 @@ def train(arguments: list[str] | None = None) -> Path | None:
         if (made := experiment.setup_experiment()) is None:
             experiment.hyperparameters_optimization()
             return None
+        if begin is not None:
+            begin(experiment, made[0])
         experiment.learn(made[0])
         experiment.save_trained_model(made[0])
         return Path(experiment.save_path)
@@ -155,6 +168,7 @@ COMMANDS: dict[str, Callable[[list[str]], object]] = {
 def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
     given = sys.argv[1:] if arguments is None else arguments
+    print_in_order()
     try:
         # Of rl-zoo3's commands: custom_envs.py, and what configurations name.
         with importing_here(), stopping(), interrupts():
@@ -162,19 +176,19 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
             yield given
     except Exception as error:
         full = no_space(error)  # whatever else followed from it
+        machine = full or (error if isinstance(error, OSError) else None)
         is_refusal = isinstance(error, (Refusal, TrainingInterrupted, DependencyNotInstalled))
-        if sys.flags.dev_mode or not (full or is_refusal):  # PYTHONDEVMODE=1: with traceback
+        if sys.flags.dev_mode or not (machine or is_refusal):  # PYTHONDEVMODE=1: with traceback
             raise
-        advice = "make room; with --resume a training goes on from its newest checkpoint"
-        text = f"{full}: {advice}" if full else str(error)
+        text = refusal_of(machine) if machine else str(error)
+        text += "; with --resume a training goes on from its newest checkpoint" if full else ""
         print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(1 if full or isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
         words = without_passwords([name, *_without(given, options[0]), *options] if options else [])
-        command = f": {shlex.join(['sb3-pvp', *words])}" if words else ""
-        print(f"{name}: {text}{command}", file=sys.stderr)
+        print(f"{name}: {text}{': ' if words else ''}{command_line(*words) if words else ''}", file=sys.stderr)
         sys.exit(STOPPED)
 
 

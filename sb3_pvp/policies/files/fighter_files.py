@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -23,6 +24,11 @@ from sb3_pvp.policies.files.reading import ABOUT, PREDICTOR, SAFE_WEIGHTS
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import SUFFIX
 from sb3_pvp.policies.files.team_description import TeamDescription
+
+
+def has_onnx() -> bool:
+    """Returns whether ONNX is installed, without which there are no graphs."""
+    return find_spec("onnx") is not None
 
 
 def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) -> None:

@@ -20,7 +20,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, one_line, refusals
 from sb3_pvp.policies.files.description import Description
-from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter, has_onnx
 from sb3_pvp.policies.files.model_files import load, steps_of
 from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
@@ -78,7 +78,7 @@ def push_fighter(
         if path.suffix == SUFFIX:
             shutil.copyfile(path, fighter)
         else:
-            export_fighter(load(path), fighter)
+            export_fighter(load(path), fighter, has_onnx())
         about = read(fighter).description
         figures = [_read_result(each, about) for each in results]
         with _hub_errors():

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -297,12 +298,12 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
         damaged = "".join(f" ({path} is damaged)" for path in checkpoints_in(folder).values())
         hint = f"give the folder of a run, such as {env_name}_1"
         if (model := folder / f"{env_name}.zip").is_file():
-            hint = f"start a new run from its model with -i {model}"
+            hint = f"start a new run from its model with -i {quote(str(model))}"
         raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
     if not saved.is_file() or with_current_names(saved.read_text("utf-8", "replace")) != config:
         raise ResumeError(
             f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
-            f"start a new run from its model with -i {run.checkpoint}"
+            f"start a new run from its model with -i {quote(str(run.checkpoint))}"
         )
     if run.finished >= n_timesteps and is_over(folder, env_name, run.steps):
         raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")

@@ -10,8 +10,8 @@ function drawPanel(tick, seat) {
 function mindInWords(tick, seat) {
   const view = outlook(tick, seat), gained = reward(tick, seat), parts = [];
   if (view && view.win_probability !== undefined && view.win_probability !== null) parts.push(`wins with ${percent(view.win_probability)}`);
-  if (view) parts.push(`value ${view.value.toFixed(2)}`);
-  if (gained !== null) parts.push(`reward ${gained.toFixed(2)}`);
+  if (view) parts.push(`value ${rounded(view.value)}`);
+  if (gained !== null) parts.push(`reward ${rounded(gained)}`);
   return parts.join(" · ");
 }
 
