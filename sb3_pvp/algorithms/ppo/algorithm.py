@@ -18,7 +18,7 @@ from dataclasses import fields
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch as th
@@ -110,6 +110,7 @@ class PvpPPO(MaskablePPO):
     fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
     description: dict[str, Any] | None = None
+    plays_numbers: ClassVar = False  #: Whether heads may be numbers.
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
     run_folder: str | Path | None = None
 
@@ -128,6 +129,10 @@ class PvpPPO(MaskablePPO):
         **kwargs: Any,
     ) -> None:
         require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
+        if isinstance(getattr(env, "action_space", None), spaces.Box) and not self.plays_numbers:
+            raise ValueError(
+                f"{type(self).__name__} only makes choices, but this game asks for numbers: MAPOCA plays it"
+            )
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.eps_greedy: Any = eps_greedy
