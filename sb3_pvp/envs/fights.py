@@ -76,7 +76,7 @@ class Fights:
         self.episode_components = np.zeros_like(self.components)  #: The same, summed over the episode.
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
-        self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), self.contract.action_dtype)
         from sb3_pvp.envs.tally import add_tick  # Numba takes long to import
 
         self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize

@@ -147,8 +147,7 @@ class PlainViewer:
         self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> PlainScene:
         """See `Viewer.scene`; ``masks`` are not shown, but those of the next tick."""
-        heads = [[action.id for action in head.actions] for head in self.contract.heads]
-        ids = np.concatenate(heads)
+        ids = np.array([action.id for head in self.contract.heads for action in head.actions])
         seen: list[dict[str, float] | None] = [None] * NUM_SEATS
         legal: list[tuple[str, ...] | None] = [None] * NUM_SEATS
         chosen: list[tuple[str, ...] | None] = [None] * NUM_SEATS
@@ -157,7 +156,10 @@ class PlainViewer:
             seen[seat] = {each.id: value for each, value in zip(self.contract.observations, values, strict=True)}
             legal[seat] = tuple(ids[world.masks[fight, seat]].tolist())
             if (own := actions[seat]) is not None:
-                chosen[seat] = tuple(head[choice] for head, choice in zip(heads, own.tolist(), strict=True))
+                both = zip(self.contract.heads, own.tolist(), strict=True)
+                chosen[seat] = tuple(
+                    f"{head.id} {choice:.3g}" if head.number else head.actions[int(choice)].id for head, choice in both
+                )
         outcome = Outcome(int(world.outcome[fight, 0])).name.lower()
         return PlainScene(int(world.ticks[fight]), tuple(names), outcome, tuple(seen), tuple(legal), tuple(chosen))
 

@@ -18,7 +18,7 @@ from dataclasses import fields
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch as th
@@ -124,6 +124,7 @@ class PvpPPO(MaskablePPO):
     description: dict[str, Any] | None = None
     #: Of a model that was loaded without an environment: what prevents training it; see `load`.
     missing: str | None = None
+    plays_numbers: ClassVar = False  #: Whether heads may be numbers.
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
     run_folder: str | Path | None = None
 
@@ -142,6 +143,10 @@ class PvpPPO(MaskablePPO):
         **kwargs: Any,
     ) -> None:
         require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
+        if isinstance(getattr(env, "action_space", None), spaces.Box) and not self.plays_numbers:
+            raise ValueError(
+                f"{type(self).__name__} only makes choices, but this game asks for numbers: MAPOCA plays it"
+            )
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.eps_greedy: Any = eps_greedy

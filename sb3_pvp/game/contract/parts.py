@@ -38,11 +38,18 @@ class SubAction:
 
 @dataclass(frozen=True)
 class Head:
-    """One component of the action: exactly one of ``actions`` is chosen, by its position."""
+    """One component of the action: exactly one of ``actions`` is chosen, by its position; or it is a number."""
 
     id: str
     description: str
-    actions: tuple[SubAction, ...]
+    actions: tuple[SubAction, ...] = ()
+    #: Whether it is a real number from -1 to 1, which the game scales to its own bounds. In masks it has one entry,
+    #: which is always legal: a sub-action that is called like the head.
+    number: bool = False
+
+    def __post_init__(self) -> None:
+        if self.number and not self.actions:
+            object.__setattr__(self, "actions", (SubAction(self.id, self.description),))
 
 
 @dataclass(frozen=True)

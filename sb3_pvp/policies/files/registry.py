@@ -29,7 +29,7 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
-from sb3_pvp.policies.features import frames_of, head_sizes_of, part_of
+from sb3_pvp.policies.features import frames_of, heads_of, part_of
 from sb3_pvp.policies.files.reading import PICKLED, ModelFile, data_of, read, refuse_nan
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
@@ -55,7 +55,7 @@ class ModelOpponent:
 
     Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
     ``game`` is that of its training, if known. Raises `ValueError` for other actions than those of
-    `head_sizes_of`, and for other ages than `check_frame_ages` allows, or than it sees frames.
+    `heads_of`, and for other ages than `check_frame_ages` allows, or than it sees frames.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ModelOpponent:
     ) -> None:
         seen, actions = spaces_of
         self.content_hash, self.game, self._acting = content_hash, game, acting
-        self.head_sizes: tuple[int, ...] = head_sizes_of(actions)
+        self.head_sizes, self.numbers = heads_of(actions)
         self._shape = part_of(seen).shape or ()
         self.num_frames, self.shape = frames_of(seen)
         # Only `PvpPPO` saves the ages of its frames; other models are assumed to see the newest ones.
@@ -94,7 +94,8 @@ class ModelOpponent:
         own, other = self.shape, contract.observation_shape
         # A vector and an array of as many numbers have them in the same order.
         is_same = own == other or (prod(own) == prod(other) and 1 in (len(own), len(other)))
-        return is_same and self.head_sizes == contract.head_sizes
+        heads = contract.head_sizes, (*contract.numbers.tolist(),)
+        return is_same and (self.head_sizes, self.numbers) == heads
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Implements `Opponent.initial_state`."""
@@ -108,7 +109,8 @@ class ModelOpponent:
         assert self._acting is not None
         seen = np.ascontiguousarray(observation, np.float32).reshape(-1, *self._shape)
         actions, following = self._acting.predict(seen, state, episode_start, deterministic, action_masks)
-        return np.asarray(actions, np.int64).reshape(-1, len(self.head_sizes)), following
+        dtype = np.float32 if self.numbers else np.int64
+        return np.asarray(actions, dtype).reshape(-1, len(self.head_sizes)), following
 
 
 class Algorithm:

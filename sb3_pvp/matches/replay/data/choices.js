@@ -27,8 +27,9 @@ function drawHeads(tick, seat) {
     parts.rows[number].row.classList.toggle("forced", isForced);
     head.choices.forEach((choice, index) => {
       const isOpen = mask === null || mask[index] === "1", share = shares ? shares[choice.id] || 0 : null;
-      drawCell(parts.rows[number].cells[index], choice, made.chosen[number] === index, isOpen, share);
+      drawCell(parts.rows[number].cells[index], choice, head.number || made.chosen[number] === index, isOpen, share);
     });
+    if (head.number) parts.rows[number].cells[0].share.textContent = made.chosen[number].toFixed(2);
   });
 }
 
