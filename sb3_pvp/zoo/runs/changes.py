@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
-from sb3_pvp.common.errors import Refusal, shown
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.plain_yaml import parse_ordered_dict
 from sb3_pvp.common.schedules import parse_schedule
 
@@ -31,7 +31,7 @@ def changes_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[C
     """Returns the settings inside hyperparameters that differ, by path: schedules and lists of numbers are one each."""
     old, new = dict(_settings(before)), dict(_settings(now))
     known = [*dict.fromkeys((*old, *new))]
-    words = {path: tuple(shown(each[path]) if path in each else _MISSING for each in (old, new)) for path in known}
+    words = {path: tuple(f"{each[path]!r:.200}" if path in each else _MISSING for each in (old, new)) for path in known}
     return [
         Change(path, *words[path]) for path in known if path not in old or path not in new or old[path] != new[path]
     ]
