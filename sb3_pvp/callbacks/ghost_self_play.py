@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import PositiveInt, Seed, checked
+from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.ghost import LATEST, GhostSelfPlay, GhostSettings, Saved, Swapped, TeamChanged, Trajectory
 from sb3_pvp.players.league import LEARNER
@@ -28,6 +30,7 @@ METRICS = {
     "self_play/agent_steps": "Steps of agents of the learning team, of complete pieces of episodes.",
     "self_play/ghost_steps": "The same of the other team.",
 }
+ELO_FILE = "ghost_elo.csv"  #: In the run folder: the ratings after each rollout.
 GHOST = "ghost"  #: The opponent's name in ``info``.
 #: Parts of policies that do not act, and are not kept with a version.
 _CRITIC = {"critic", "value_net", "vf_features_extractor"}
@@ -56,7 +59,8 @@ class GhostSelfPlayCallback(base.PvpCallback):
     All rows play against the same version, which is exchanged at once, in the middle of episodes, see `GhostSelfPlay`;
     ratings and steps are those of agents, as there. Needs a `PvpVecEnv` without actors. After a change of the learning
     team all rows begin new episodes at the next rollout. `PvpPPO` and `MAPOCA` save all of it, with the weights of the
-    versions, so that an exactly resumed run goes on equally. List no `SelfPlayCallback` beside it.
+    versions, so that an exactly resumed run goes on equally. ``ghost_elo.csv`` in the run folder has the ratings after
+    each rollout. List no `SelfPlayCallback` beside it.
 
     Args:
         save_steps, team_change, swap_steps, window, play_against_latest_model_ratio, initial_elo: see `GhostSettings`.
@@ -90,12 +94,15 @@ class GhostSelfPlayCallback(base.PvpCallback):
                 "environment (rl-zoo3: --vec-env dummy), and no actors"
             )
         self._fights, agents = env.fights, env.fights.contract.agents
-        active = [None if each.active is None else env.fights.contract.observation_index(each.active) for each in agents]
+        active = [
+            None if each.active is None else env.fights.contract.observation_index(each.active) for each in agents
+        ]
         self._active: list[int | None] = active or [None]  # a game without agents has one for each side
         self._steps = np.zeros((env.num_envs, 2, len(self._active)), np.int64)
         self._ticks, self._begins_anew = np.zeros(env.num_envs, np.int64), True
         seed = getattr(self.model, "seed", None) if self._seed is None else self._seed
         self.play = GhostSelfPlay({LEARNER: self.settings}, {0: LEARNER, 1: LEARNER}, seed)
+        self._curve: list[str] = []
         #: Of each version in use its weights, as far as they act, and what plays with them.
         self._versions: dict[int, tuple[dict[str, th.Tensor], Opponent]] = {}
         self._keep(0)
@@ -107,11 +114,12 @@ class GhostSelfPlayCallback(base.PvpCallback):
         """Returns ratings, slots, counters and random numbers, and the weights of all versions in use."""
         weights = {version: own for version, (own, _) in self._versions.items()}
         rows = {"steps": self._steps.copy(), "ticks": self._ticks.copy(), "begins_anew": self._begins_anew}
-        return {"play": self.play.state(), "weights": weights, **rows}
+        return {"play": self.play.state(), "weights": weights, "curve": [*self._curve], **rows}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; unless the episodes continue, all rows begin new ones."""
         self.play.restore(state["play"])
+        self._curve = [*state["curve"]]
         self._steps, self._ticks = state["steps"].copy(), state["ticks"].copy()
         self._begins_anew = state["begins_anew"] or not same_episodes
         policy = self.model.policy
@@ -171,6 +179,13 @@ class GhostSelfPlayCallback(base.PvpCallback):
             self.logger.record(f"self_play/{name}", number, exclude="stdout")
         for name, number in (("agent_steps", own.step), ("ghost_steps", own.ghost_step)):
             self.logger.record(f"self_play/{name}", number, exclude="stdout")
+
+        self._curve.append(
+            f"{self.num_timesteps},{own.elos[LATEST]},{own.elos[own.opponent]},{self.play.learning_team}"
+        )
+        if folder := getattr(self.model, "run_folder", None):
+            lines = ["steps,elo,opponent_elo,learning_team", *self._curve]
+            write_atomically(Path(folder) / ELO_FILE, "\n".join(lines) + "\n")
 
     def _keep(self, version: int) -> None:
         """Keeps the policy's weights as those of a version."""
