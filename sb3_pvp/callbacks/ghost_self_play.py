@@ -86,6 +86,11 @@ class GhostSelfPlayCallback(base.PvpCallback):
         self.settings = GhostSettings(save_steps, team_change, swap_steps, window, ratio, initial_elo)
         self._time_horizon, self._seed = time_horizon, seed
 
+    @property
+    def elo(self) -> float:
+        """The learner's Elo rating among its own versions."""
+        return self.play.ghosts[LEARNER].elos[LATEST]
+
     def _init_callback(self) -> None:
         env = self.training_env.unwrapped
         if not isinstance(env, PvpVecEnv):

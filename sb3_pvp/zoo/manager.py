@@ -45,7 +45,7 @@ from sb3_pvp.common.errors import (
     without_password,
     without_passwords,
 )
-from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
+from sb3_pvp.common.stop_signals import drop_lost_outputs, only_by_ctrl_c, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
@@ -99,7 +99,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._stopped_run: StoppedRun | None = None
         self._new_folder: Path | None = None  # if this process has created it
         self._starts_over = bool(getattr(args, "initialize_from", None))  # with the weights of another run
-        self._was_stopped, self._num_actors = False, 0
+        self._was_stopped, self._stops_at_once, self._num_actors = False, False, 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
                 raise Refusal(f"--distribute is for --algo {presets.OURS}, not for {algo}")
@@ -384,7 +384,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 # A signal may reach other processes as well, whose end then raises another error here.
                 if isinstance(error, Exception) and not callbacks.interrupted:
                     self._save_and_raise(model, error, callbacks.has_begun)
-                self._was_stopped = True
+                self._was_stopped, self._stops_at_once = True, callbacks.at_once
                 if callbacks.resumes_at is not None and hasattr(model, "training_state"):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
                         model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
@@ -424,7 +424,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
-            for callback in self.callbacks:
+        with suppress(KeyboardInterrupt), only_by_ctrl_c():  # the model is saved, and a graph can be made of it later
+            for callback in [] if self._stops_at_once else self.callbacks:
                 if isinstance(callback, MaskableCheckpointCallback):
                     callback.finish(model, Path(self.save_path, self.env_name))
         if self._track:

@@ -233,6 +233,8 @@ class RunCallbacks(CallbackList):
     has_begun = False
     #: Whether there was a signal to stop.
     interrupted = False
+    #: Whether there was a second Ctrl-C.
+    at_once = False
     #: Whether the model is trained and saved: callbacks only finish their work.
     is_over = False
     #: Steps and rollouts of the model at the start of the rollout in progress, or at the end of training, from which
@@ -252,6 +254,7 @@ class RunCallbacks(CallbackList):
 
         def stop(number: int, frame: object) -> None:
             if self.interrupted and number == signal.SIGINT:
+                self.at_once = True
                 raise KeyboardInterrupt
             if not self.interrupted:
                 drop_lost_outputs()

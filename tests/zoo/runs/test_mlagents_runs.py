@@ -18,7 +18,9 @@ import yaml
 
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.mapoca import MAPOCA
+from sb3_pvp.callbacks import MaskableCheckpointCallback
 from sb3_pvp.callbacks.training_status import STATUS, read_status
+from sb3_pvp.envs.fights import Fights
 from sb3_pvp.policies.files.model_files import load_opponent
 from sb3_pvp.zoo.runs.changes import changes_between
 from tests.paths import ROOT
@@ -93,6 +95,16 @@ def test_its_status_is_that_of_ml_agents(finished: Path) -> None:
     assert status.newest_file(run) == run / f"{GAME}.onnx"
 
 
+def test_the_preset_that_ships_trains_and_tells_its_elo(tmp_path: Path) -> None:
+    small = ["-params", "n_envs:8", "n_steps:16", "batch_size:32", "policy_kwargs.net_arch:[8, 8]"]
+    zoo.train(["--preset", "SoccerTwos", *small, "-n", str(2 * ROLLOUT), "-f", str(tmp_path), *COMMON])
+    run = run_in(tmp_path)
+    status = read_status(run / STATUS)["SoccerTwos"]
+    assert status.steps == 2 * 2 * ROLLOUT and len(status.checkpoints) == 1  # the last one
+    assert status.elo is not None and 1100 < status.elo < 1300
+    assert_same_actions(run)
+
+
 def start(logs: Path, *words: str) -> subprocess.Popen[str]:
     """Starts a training in a group of its own, where Ctrl-C is not ignored, as it is in the background of shells."""
     return subprocess.Popen(
@@ -113,7 +125,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_leaves_a_zip_and_a_graph_that_act_alike_and_resuming_is_exact(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -136,6 +148,43 @@ def test_a_signal_leaves_a_zip_and_a_graph_that_act_alike_and_resuming_is_exact(
         zoo.train([*words, *resume, *steps, "-f", str(logs[name]), *COMMON])
     one, other = (MAPOCA.load(run_in(each) / f"{GAME}.zip").policy.state_dict() for each in logs.values())
     assert all(th.equal(part, other[name]) for name, part in one.items())
+
+
+@pytest.mark.parametrize("place", ["in a step", "in the export"])
+def test_a_second_ctrl_c_stops_at_once_and_leaves_the_zip(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps: list[str] = []
+    step, export = Fights.step, MaskableCheckpointCallback.finish
+
+    def stepping(*given: Any) -> None:
+        steps.append("step")
+        if len(steps) == 3:
+            for _ in range(2 if place == "in a step" else 1):
+                signal.raise_signal(signal.SIGINT)
+        step(*given)
+
+    def exporting(*given: Any) -> None:
+        steps.append("export")
+        signal.raise_signal(signal.SIGTERM)  # as a second one to the whole group
+        signal.raise_signal(signal.SIGINT)
+        export(*given)
+
+    monkeypatch.setattr(Fights, "step", stepping)
+    monkeypatch.setattr(MaskableCheckpointCallback, "finish", exporting)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as end:
+            zoo.train(["--mlagents", trainer_file(tmp_path), "-f", str(tmp_path), *COMMON])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    run = run_in(tmp_path)
+    assert end.value.code == 130 and capsys.readouterr().err.startswith(f"train: stopped; resume after {ROLLOUT} steps")
+    assert (run / f"{GAME}.zip").is_file() and not (run / f"{GAME}.onnx").exists()
+    assert steps[2:] == (["step"] if place == "in a step" else ["step", "export"])
 
 
 def weights_of(model: Path) -> dict[str, th.Tensor]:
