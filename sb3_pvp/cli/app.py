@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from sb3_pvp.cli.arena import arena
-from sb3_pvp.cli.exchange import export, import_upstream, pull, push
+from sb3_pvp.cli.exchange import export, import_mlagents, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs
@@ -88,6 +88,7 @@ app.command()(models)
 app.command(context_settings=OLDER_NAMES)(evaluate)
 app.command(context_settings=OLDER_NAMES)(exploit)
 app.command()(import_upstream)
+app.command()(import_mlagents)
 app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)

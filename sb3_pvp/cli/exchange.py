@@ -1,16 +1,17 @@
-"""``sb3-pvp export``, ``import-upstream``, ``push`` and ``pull``: models from and for elsewhere."""
+"""``sb3-pvp export``, ``import-upstream``, ``import-mlagents``, ``push`` and ``pull``: from and for elsewhere."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.cli.usage import complete_model
+from sb3_pvp.cli.usage import GameName, complete_model
 from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
@@ -42,21 +43,33 @@ def export(
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Of a team, for .onnx; default: the first.")] = None,
     no_onnx: Annotated[bool, typer.Option("--no-onnx", help="Leave out the ONNX graphs.")] = False,
+    mlagents: Annotated[bool, typer.Option("--mlagents", help="The graph of an agent for Unity's ML-Agents.")] = False,
+    sensors: Annotated[
+        str | None,
+        typer.Option(help="For --mlagents: how many numbers each sensor has; default: as the game names them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
     The file has the weights, a plain description and, where ONNX is installed, graphs for ONNX Runtime. Every command
-    takes it as a model. A graph alone can be an opponent; that of a team decides for one agent.
+    takes it as a model. A graph alone can be an opponent; that of a team decides for one agent. With --mlagents it has
+    the names and the version that Unity's ML-Agents asks for, see docs/ml-agents.md.
     """
-    from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
+    from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph, export_unity
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
 
     source = find_model(model)
-    path = output or model.with_suffix(SUFFIX)
+    path = output or model.with_suffix(GRAPH if mlagents else SUFFIX)
+    if mlagents and path.suffix != GRAPH:
+        raise Refusal(f"--mlagents writes a graph: -o must end in {GRAPH}, not {path.name}")
+    if sensors is not None and not (mlagents and re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", sensors)):
+        raise Refusal("--sensors is for --mlagents, and takes their sizes, such as 264,72")
     if path.suffix == GRAPH:
-        figures = {"file": str(path), "bytes": export_graph(load(source), path, agent), "agent": agent}
+        read_model, sizes = load(source), None if sensors is None else [*map(int, sensors.split(","))]
+        size = export_unity(read_model, path, agent, sizes) if mlagents else export_graph(read_model, path, agent)
+        figures = {"file": str(path), "bytes": size, "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
     if agent is not None:
@@ -113,6 +126,51 @@ def import_upstream(
         *([command_line("evaluate", output)] if model.game else []),
     ]
     print_result(figures, "\n".join(text), as_json)
+
+
+def import_mlagents(
+    config: Annotated[
+        Path, typer.Argument(help="A trainer file of ML-Agents, or the folder of a run there, results/RUN.")
+    ],
+    behavior: Annotated[str | None, typer.Option(help="The only behavior to import; default: all.")] = None,
+    game: GameName = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file, .yml; default: stdout.", dir_okay=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a trainer file of Unity's ML-Agents to a preset.
+
+    Defaults of ML-Agents are filled in. Every key that has no meaning here, or is unknown, is named with the reason. Of
+    the folder of a run it also shows how far that is, and the newest graph, which can be an opponent.
+    """
+    from sb3_pvp.callbacks.training_status import STATUS, read_status
+    from sb3_pvp.common.atomic_files import write_atomically
+    from sb3_pvp.zoo.imports.mlagents import import_mlagents as read_trainers
+
+    if output is not None and output.suffix not in (".yml", ".yaml"):
+        raise Refusal(f"--output must end in .yml, such as {output.with_suffix('.yml')}")
+    run = config if config.is_dir() else None
+    imported = read_trainers(config / "configuration.yaml" if run else config, behavior, game)
+    status: dict[str, dict[str, Any]] = {}
+    for name, state in (read_status(run / STATUS) if run and (run / STATUS).is_file() else {}).items():
+        newest = state.newest_file(config)
+        own = {"steps": state.steps, "checkpoints": len(state.checkpoints), "elo": state.elo}
+        status[name] = {**own, "file": None if newest is None else str(newest)}
+    source = imported.text(config.name)
+    if output is not None:
+        write_atomically(output, source)
+    lines = [source] if output is None else [*imported.notes, f"{output}: {', '.join(imported.presets)}"]
+    for name, own in status.items():
+        elo = "" if own["elo"] is None else f", Elo {own['elo']:.1f}"
+        lines.append(f"{name}: {own['steps']:,} steps, {own['checkpoints']} checkpoints{elo}")
+        if str(own["file"]).endswith(GRAPH):
+            lines.append(f"to play against it: {command_line('evaluate', 'MODEL', '--opponent', own['file'])}")
+    if output is not None:
+        lines.append(f"to train: {command_line('train', '--preset', output)}")
+    file = None if output is None else str(output)
+    figures = {"presets": imported.presets, "notes": imported.notes, "file": file, "status": status}
+    print_result(figures, "\n".join(lines), as_json)
 
 
 def push(

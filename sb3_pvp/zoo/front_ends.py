@@ -19,7 +19,7 @@ import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
-from sb3_pvp.common.atomic_files import no_space, replacing
+from sb3_pvp.common.atomic_files import no_space, replacing, write_atomically
 from sb3_pvp.common.errors import (
     Refusal,
     TrainingInterrupted,
@@ -106,6 +106,9 @@ def train(
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
+    * ``--initialize-from RUN`` starts a new run with the weights of another one, and counts from 0.
+    * ``--changed`` resumes with other hyperparameters, and prints each of them, see `sb3_pvp.zoo.runs.changes`.
+    * ``--mlagents FILE`` trains by a trainer file of Unity's ML-Agents, see `sb3_pvp.zoo.imports.mlagents`.
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` `sb3_pvp.zoo.sweeps.sweep`.
 
     ``begin`` is called with the experiment and its model before training: it may look at them, and add callbacks.
@@ -254,12 +257,17 @@ def _parse_training(arguments: list[str]) -> Namespace:
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
 
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
-    from sb3_pvp.zoo.runs.resume import NEWEST
+    from sb3_pvp.zoo.runs.resume import NEWEST, model_of_run
     from sb3_pvp.zoo.sweeps.sweep import add_options
 
     parser = _stock_parser("train")
     add = parser.add_argument_group("sb3-pvp").add_argument
     add("--preset", help="Use --algo, --env and -conf of this preset.")
+    trainers = "Train by this trainer file of Unity's ML-Agents, see import-mlagents; --env names the game, if needed."
+    add("--mlagents", metavar="FILE", help=trainers)
+    weights = "Start a new run, from step 0, with the weights of a run's folder, RUN@STEPS, or a model."
+    add("--initialize-from", metavar="RUN", help=weights)
+    add("--changed", action="store_true", help="With --resume: go on with hyperparameters that have changed.")
     add("--challenge", help="Train for the challenge of an arena, in this folder or file: its game, start and budget.")
     newest = "Resume the run in this folder; by default the newest stopped run."
     add("--resume", nargs="?", const=NEWEST, help=newest)
@@ -278,11 +286,14 @@ def _parse_training(arguments: list[str]) -> Namespace:
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
     given = parser.parse_args(arguments)
+    if given.mlagents is not None:
+        given.preset = _imported_preset(parser, given, arguments)
     if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
+            algo = preset.algo
         # As defaults, so that options on the command line override them when parsed again.
-        parser.set_defaults(algo=preset.algo, env=preset.env_id, conf_file=str(preset.path))
+        parser.set_defaults(algo=algo, env=preset.env_id, conf_file=str(preset.path))
         given = parser.parse_args(arguments)
     if given.challenge is not None:
         given = _for_challenge(parser, given.challenge, arguments)
@@ -296,9 +307,33 @@ def _parse_training(arguments: list[str]) -> Namespace:
     _check(given)
     if given.optimize_hyperparameters and given.algo not in {ALGO, *HYPERPARAMS_SAMPLER}:
         raise Refusal(f"-optimize has no search space for --algo {given.algo}")
+    if given.changed and not given.resume:
+        raise Refusal("--changed is for --resume: without it, a new run begins with any hyperparameters")
+    if given.initialize_from:
+        if given.trained_agent:
+            raise Refusal(
+                "-i goes on counting the steps of its model, and --initialize-from does not: take one of them"
+            )
+        given.trained_agent = model_of_run(given.initialize_from)
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
     return given
+
+
+def _imported_preset(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> str:
+    """Returns the path of the preset that a trainer file of ML-Agents became, in the log folder; prints the notes."""
+    from sb3_pvp.zoo.imports.mlagents import import_mlagents
+
+    if given.preset is not None:
+        raise Refusal("--mlagents takes the place of --preset: leave one of them out")
+    named = given.env if given.env != parser.get_default("env") or {"--env"} & {*arguments} else None
+    with refusals():
+        path = Path(given.mlagents)
+        imported = import_mlagents(path, game=named)
+        made = Path(given.log_folder, f"{path.stem}.mlagents.yml")
+        write_atomically(made, imported.text(path.name))
+    print("\n".join((*imported.notes, f"Imported {path} as {made}")))
+    return str(made)
 
 
 def _for_challenge(parser: ArgumentParser, path: str, arguments: list[str]) -> Namespace:

@@ -11,9 +11,7 @@ import sys
 import uuid
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from pprint import pprint
@@ -34,30 +32,28 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms import presets
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
-from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.errors import (
     Refusal,
     TrainingInterrupted,
     refusals,
-    require_all_known,
-    require_known,
     without_password,
     without_passwords,
 )
-from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
+from sb3_pvp.common.stop_signals import drop_lost_outputs, only_by_ctrl_c, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
+from sb3_pvp.zoo.hyperparameter_checks import check_hyperparams
 from sb3_pvp.zoo.patches import replaced
+from sb3_pvp.zoo.runs.changes import apply_changes
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
@@ -103,7 +99,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
         self._new_folder: Path | None = None  # if this process has created it
-        self._was_stopped, self._num_actors = False, 0
+        self._starts_over = bool(getattr(args, "initialize_from", None))  # with the weights of another run
+        self._was_stopped, self._stops_at_once, self._num_actors = False, False, 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
                 raise Refusal(f"--distribute is for --algo {presets.OURS}, not for {algo}")
@@ -186,11 +183,14 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
         config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
-        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
+        given = wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent
+        run = choose_run(*given, may_differ=getattr(self.args, "changed", False))
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
             return
         print(f"Resuming {run.folder} after {run.steps} steps")
+        for change in run.changes:
+            print(f"Changed {change}")
         warn_if_inexact(run)
         self._stopped_run = run
         self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
@@ -308,10 +308,20 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if self._stopped_run is None:
             model = super()._load_pretrained_agent(hyperparams, env)
             vars(model).pop("training_state", None)  # a new run starts new episodes
+            if self._starts_over:
+                model.num_timesteps = 0
+                if isinstance(model, PvpPPO):
+                    model.trained_rollouts = model.num_updates = model._n_updates = 0
+                    model._apply_schedules(0)
             return model
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
         settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
-        return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
+        model = ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
+        if changes := [*self._stopped_run.changes]:
+            if not isinstance(model, PvpPPO):
+                raise Refusal(f"--changed is for --algo {presets.OURS}, not for {self.algo}")
+            apply_changes(model, hyperparams, changes)
+        return model
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         pprint({**saved_hyperparams, **self._actors})
@@ -322,7 +332,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             # Not before all has been made: what is impossible must not open a run of W&B.
             if self._track:
                 start_tracking(self.args, saved_hyperparams, Path(self.save_path))
-            if self._stopped_run is None:  # a resumed run keeps its files
+            if self._stopped_run is None or self._stopped_run.changes:  # a resumed run keeps its files
                 super()._save_config(saved_hyperparams)
 
     def learn(self, model: BaseAlgorithm) -> None:
@@ -339,7 +349,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         run, stopped = Path(self.save_path), self._stopped_run
         if not stopped:
             model.save(run / INITIAL_MODEL)
-            league = league_of(Path(self.trained_agent)) if self.continue_training else None
+            continues = self.continue_training and not self._starts_over
+            league = league_of(Path(self.trained_agent)) if continues else None
             if league is not None:
                 with self._refusals():
                     copy_league(league, run / LEAGUE, model)
@@ -364,7 +375,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         n_timesteps,
                         callbacks,
                         tb_log_name=run.name,
-                        reset_num_timesteps=not ((self.continue_training and self._is_ours) or stopped),
+                        reset_num_timesteps=not stopped
+                        and (self._starts_over or not (self.continue_training and self._is_ours)),
                         **keywords,
                     )
                     (run / UNFINISHED).unlink(missing_ok=True)
@@ -372,7 +384,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 # A signal may reach other processes as well, whose end then raises another error here.
                 if isinstance(error, Exception) and not callbacks.interrupted:
                     self._save_and_raise(model, error, callbacks.has_begun)
-                self._was_stopped = True
+                self._was_stopped, self._stops_at_once = True, callbacks.at_once
                 if callbacks.resumes_at is not None and hasattr(model, "training_state"):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
                         model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
@@ -412,6 +424,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
+        with suppress(KeyboardInterrupt), only_by_ctrl_c():  # the model is saved, and a graph can be made of it later
+            for callback in [] if self._stops_at_once else self.callbacks:
+                if isinstance(callback, MaskableCheckpointCallback):
+                    callback.finish(model, Path(self.save_path, self.env_name))
         if self._track:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):
@@ -422,29 +438,3 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
-
-
-def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str) -> None:
-    """Checks names, and values as far as that needs no environment; raises `ValueError` for the first error."""
-    check_names(hyperparams, algorithm)
-    for name in ("n_timesteps", "policy"):
-        if hyperparams.get(name) is None:
-            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
-    if hyperparams.get("frame_stack") is not None:
-        raise ValueError(
-            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
-        )
-    normalize = hyperparams.get("normalize")  # true, or arguments of VecNormalize
-    try:
-        normalize = eval(normalize, {}) if isinstance(normalize, str) else normalize
-    except Exception as error:  # the expression may raise anything
-        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
-    if normalize and (not isinstance(normalize, Mapping) or normalize.get("norm_obs", True)):
-        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
-    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
-    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
-    require_all_known(f"argument of {env_id}", env_kwargs or (), known)
-    check_settings(hyperparams)
-    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
-    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
-        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})

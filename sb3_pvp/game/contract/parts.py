@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -62,6 +63,12 @@ class Agent:
     #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
     active: str | None = None
     seats: tuple[int, ...] = (0, 1)  #: Those on which it is ever in the game.
+
+
+def agents_per_seat(agents: Sequence[Agent]) -> float:
+    """Returns how many agents a team has, on average over the seats that have any; 1 in a game without agents."""
+    seats = [seat for agent in agents for seat in agent.seats]
+    return len(seats) / len({*seats}) if seats else 1.0
 
 
 def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:
