@@ -96,9 +96,14 @@ class GhostSelfPlayCallback(base.PvpCallback):
         if not isinstance(env, PvpVecEnv):
             raise ValueError(
                 f"GhostSelfPlayCallback needs a PvpVecEnv, got {type(env).__name__}: use it as the training "
-                "environment (rl-zoo3: --vec-env dummy), and no actors"
+                "environment (rl-zoo3: --vec-env dummy), without actors (actors: 0)"
             )
         self._fights, agents = env.fights, env.fights.contract.agents
+        if any({*each.seats} != {0, 1} for each in agents):
+            raise ValueError(
+                f"the sides of {env.fights.contract.name} differ, and both have to learn: use SelfPlayCallback with "
+                "self_play: 1.0 in place of GhostSelfPlayCallback"
+            )
         active = [
             None if each.active is None else env.fights.contract.observation_index(each.active) for each in agents
         ]

@@ -21,17 +21,14 @@ LATEST = -1  #: The "slot" of weights that were the newest at the swap; its rati
 
 @dataclass(frozen=True)
 class GhostSettings:
-    """Values of ml-agents' ``self_play``, with its names and defaults.
+    """Values of ml-agents' ``self_play``, with its names and defaults; `ValueError` for one out of range.
 
     Attributes:
-        save_steps: steps of the learning side between snapshots.
-        team_change: steps after which another side learns; ``None``: five times ``save_steps``.
-        swap_steps: steps of the other side between swaps of what it plays with.
+        save_steps, swap_steps: steps of the learning team between snapshots, and of the other one between swaps.
+        team_change: steps after which another team learns; ``None``: five times ``save_steps``.
         window: number of slots for snapshots.
         play_against_latest_model_ratio: probability that a swap takes the newest weights instead of a snapshot.
-        initial_elo: rating at the start, of the learner and of all slots.
-
-    Raises `ValueError` for a value out of range.
+        initial_elo: rating of the learner and of all slots at the start.
     """
 
     save_steps: int = 20_000
@@ -51,39 +48,30 @@ class GhostSettings:
 
 
 class Trajectory(NamedTuple):
-    """A piece of an episode of one agent: ``reward`` is that of its last step if its whole team ended there, and
-    ``None`` if the team plays on or was interrupted, which is no result."""
+    """A piece of an agent's episode; ``reward`` is that of the last step if its team ended there, not interrupted."""
 
     team: int
     steps: int
     reward: float | None = None
 
 
-class EloChanged(NamedTuple):
-    """The learner's rating has gone up by ``change``, that of the slot it played against down."""
-
+class EloChanged(NamedTuple):  # the learner's rating goes up by that, and that of the slot it played against down
     opponent: int
     change: float
 
 
-class TeamChanged(NamedTuple):
-    """Another team learns, with the newest weights: all environments begin anew."""
-
+class TeamChanged(NamedTuple):  # another team learns, with the newest weights: all environments begin anew
     old: int
     new: int
 
 
-class Saved(NamedTuple):
-    """A slot has got a snapshot, with the learner's present rating."""
-
+class Saved(NamedTuple):  # a slot has got a snapshot, with the learner's present rating
     slot: int
     version: int
     elo: float
 
 
-class Swapped(NamedTuple):
-    """A team plays with the weights of a slot, or with `LATEST` ones, from now on."""
-
+class Swapped(NamedTuple):  # a team plays with the weights of a slot, or with the `LATEST`, from now on
     team: int
     opponent: int
     version: int
@@ -183,7 +171,12 @@ class GhostSelfPlay:
         return {"teams": [self.learning_team, *self._waiting], "ghosts": ghosts, "random": random}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Goes on as the one that returned this `state`, with its own settings."""
+        """Goes on as the one that returned this `state`; `ValueError` if that had windows of other sizes."""
+        for name, own in state["ghosts"].items():
+            if (window := len(own["elos"]) - 1) != self.settings[name].window:
+                raise ValueError(
+                    f"the run has a window of {window} snapshots, which cannot change: set window: {window}"
+                )
         self.learning_team, *self._waiting = state["teams"]
         self.ghosts = {name: Ghost(**copy.deepcopy(own)) for name, own in state["ghosts"].items()}
         key = np.array(state["random"]["key"], np.uint32)

@@ -125,6 +125,12 @@ def test_a_game_by_hand() -> None:
     assert (own.opponent, own.opponent_version) == (LATEST, 3)  # frozen until the next swap
 
 
+def test_another_window_is_refused() -> None:
+    ghosts, sides = began(GhostSettings(window=3), {0: "both", 1: "both"}), {0: "both", 1: "both"}
+    with pytest.raises(ValueError, match="the run has a window of 3 snapshots, which cannot change: set window: 3"):
+        began(GhostSettings(window=4), sides).restore(ghosts.state())
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
