@@ -77,7 +77,7 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
     record = arena.log.fight(fight) if isinstance(fight, str) else fight
     assert record.details is not None
     viewer = recording.viewer_of(arena.challenge.game)
-    kinds = {each.name: _kind(each) for each in arena.players}  # whoever is none of them is a person
+    kinds = {each.name: kind_of(each) for each in arena.players}  # whoever is none of them is a person
     players = [recording.RecordedPlayer(str(seat), kinds.get(str(seat), "agent"), "") for seat in _seats(record)]
     moments, rules = list[recording.Moment](), _rules(arena, record)
     contract = arena.challenge.played.contract
@@ -114,7 +114,8 @@ def _seats(record: MatchRecord) -> list[Player]:
     return [record.player_a, record.player_b][:: 1 if record.details.seat == 0 else -1]
 
 
-def _kind(player: Entrant) -> Any:
+def kind_of(player: Entrant) -> Any:
+    """Returns the kind of a player in recordings."""
     return "bot" if player.opponent == WORLD_BOT else "script" if player.kind == SCRIPT else "model"
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from sb3_pvp.arena.page.guards import PageRefusal
-from sb3_pvp.matches.replay.page import end_event
+from sb3_pvp.arena.page.guards import Buckets, PageRefusal
+from sb3_pvp.matches.replay.page import end_event, short_labels
 
 #: Seconds of a tick at speed 1, and the speeds that may be chosen.
 TICK, SPEEDS = 0.6, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -30,6 +30,8 @@ COUNTDOWN, ABSENT, HESITATION = 3.0, 30.0, 180.0
 PERSON_SEAT, PERSON = 0, "person"
 #: Orders that a person may send in a second on average, and ids in one.
 MOST_ORDERS, MOST_IDS = 20, 64
+#: What is still to be sent to somebody who watches, and ``None`` at the end of that.
+Messages = asyncio.Queue[str | None]
 
 
 class LiveSummary(BaseModel):
@@ -44,11 +46,10 @@ class LiveSummary(BaseModel):
     outcomes: list[str]
 
 
-@dataclass(eq=False)
-class Watcher:
-    """Somebody who watches: what is still to be sent, and ``None`` at the end of that."""
+class PersonWish(BaseModel):
+    """What the page of a person sends: the ids of the sub-actions that are to be played in the next tick."""
 
-    messages: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(MOST_BEHIND))
+    do: list[str] = Field(max_length=MOST_IDS)
 
 
 @dataclass
@@ -59,38 +60,30 @@ class Person:
         waits: whether the game waits for a choice, as board games do, instead of playing a tick without one.
         pad: what the page needs to show the controls.
         orders: the ids of the sub-actions that are to be played in the next tick; the last one of a head counts.
-        is_ready: whether the choice is made, in a game that waits.
+            A game that waits goes on when there are some.
     """
 
     name: str
     waits: bool
     pad: dict[str, Any]
-    orders: tuple[str, ...] = ()
-    is_ready: bool = False
+    orders: list[str] = field(default_factory=list)
     connections: int = 0
     gone_at: float = field(default_factory=time.monotonic)
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_ORDERS))
+    _left: Buckets = field(default_factory=lambda: Buckets(MOST_ORDERS, MOST_ORDERS))
 
-    def ordered(self, text: str) -> bool:
-        """Takes a message of the page, ``{"do": [ids]}``; returns false for one that no page sends."""
-        now = time.monotonic()
-        if len(self._times) == MOST_ORDERS and now - self._times[0] < 1.0:
-            return False
-        self._times.append(now)
+    def ordered(self, text: str) -> None:
+        """Takes a `PersonWish`; raises `PageRefusal` for a message that no page sends."""
         try:
-            wish = orjson.loads(text)
-            ids = [str(each)[:80] for each in wish["do"]] if isinstance(wish["do"], list) else None
-        except (ValueError, KeyError, TypeError):
-            return False
-        if ids is None or len(ids) > MOST_IDS:
-            return False
-        self.orders, self.is_ready = tuple(ids), bool(ids)
-        return True
+            self.orders = PersonWish.model_validate_json(text).do
+        except ValueError as error:
+            raise PageRefusal("no page sends such messages") from error
+        if not self._left.take(""):
+            raise PageRefusal("no page sends so many messages")
 
     def taken(self) -> list[str]:
         """Returns what is to be played, and begins anew."""
-        orders, self.orders, self.is_ready = self.orders, (), False
-        return list(orders)
+        orders, self.orders = self.orders, []
+        return orders
 
 
 class LiveFight:
@@ -114,11 +107,12 @@ class LiveFight:
         self.moments: list[dict[str, Any]] = []
         self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
         self.events: list[dict[str, Any]] = []
-        self.viewers: set[Watcher] = set()
+        self.viewers: set[Messages] = set()
         self.state, self.speed = "running", 1.0
         self.due = time.monotonic() + (COUNTDOWN if person else 0.0)
         self.after: dict[str, Any] | None = None
-        self.series: Any = None  #: What the fight is a part of, if a person plays.
+        self.order: Any = None  #: How it was begun.
+        self.score = [0.0, 0.0]  #: Of a person and the opponent, in the fights of a series.
         self.kept: dict[str, Any] | None = None  #: What is needed to look for the person's costliest ticks.
         self.thinking: asyncio.Task[Any] | None = None  #: That looks for them.
         self._wake = asyncio.Event()
@@ -136,27 +130,32 @@ class LiveFight:
             outcomes=self.header["outcomes"],
         )
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether nobody needs to fight any more in the series of a person."""
+        return self.person is None or max(self.score) > self.person.pad["best_of"] / 2
+
     def told(self, message: Mapping[str, Any]) -> None:
         """Sends a message to everybody; who is too far behind is let go, and comes back with all of it."""
         text = orjson.dumps(message).decode()
         for viewer in [*self.viewers]:
             try:
-                viewer.messages.put_nowait(text)
+                viewer.put_nowait(text)
             except asyncio.QueueFull:
                 self.leave(viewer)
 
     @contextmanager
-    def watching(self, after: int, key: str = "") -> Iterator[Watcher]:
+    def watching(self, after: int, key: str = "") -> Iterator[Messages]:
         """Lets somebody watch who has seen the moments up to number ``after``; with the key it is the person."""
         if len(self.viewers) >= MOST_VIEWERS:
             raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Watcher(), max(after + 1, 0)
+        viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
         missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
-        viewer.messages.put_nowait(orjson.dumps(missed).decode())
+        viewer.put_nowait(orjson.dumps(missed).decode())
         if self.state == "over":
-            viewer.messages.put_nowait(None)
+            viewer.put_nowait(None)
         if player is not None:
             player.connections += 1
         try:
@@ -166,29 +165,32 @@ class LiveFight:
                 player.connections, player.gone_at = player.connections - 1, time.monotonic()
             self.leave(viewer)
 
-    def leave(self, viewer: Watcher) -> None:
+    def leave(self, viewer: Messages) -> None:
         """Ends the messages of a viewer."""
         self.viewers.discard(viewer)
         self._alone_since = time.monotonic()
         with suppress(asyncio.QueueFull):
-            viewer.messages.put_nowait(None)
+            viewer.put_nowait(None)
 
-    def ordered(self, text: str) -> bool:
-        """Takes what the person's page sends; returns whether it makes sense."""
+    def ordered(self, text: str) -> None:
+        """Takes what the person's page sends, see `Person.ordered`."""
         assert self.person is not None
-        if not self.person.ordered(text):
-            return False
+        self.person.ordered(text)
         self._wake.set()
-        return True
 
     def content(self) -> dict[str, Any]:
         """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
         # Who knows the seed of a fight that is on could compute all that chance will bring.
-        hidden = ("labels",) if self.person is None or self.after is not None else ("labels", "seed")
-        header = {name: value for name, value in self.header.items() if name not in hidden}
-        about = {"events": self.events, "labels": self.header["labels"], "live": self.summary().model_dump()}
-        person = None if self.person is None else {"waits": self.person.waits, **self.person.pad}
-        return {"recording": {**header, "moments": self.moments}, "person": person, "after": self.after, **about}
+        seed = self.header["seed"] if self.person is None or self.after is not None else None
+        heads = [([choice["id"] for choice in head["choices"]], head["id"]) for head in self.header["heads"]]
+        return {
+            "recording": {**self.header, "seed": seed, "moments": self.moments},
+            "events": self.events,
+            "labels": [short_labels(*head) for head in heads],
+            "live": self.summary().model_dump(),
+            "person": None if self.person is None else {"waits": self.person.waits, **self.person.pad},
+            "after": self.after,
+        }
 
     def steer(self, wish: str, value: Any = None) -> None:
         """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
@@ -202,12 +204,10 @@ class LiveFight:
             self.speed = float(value)
         elif wish == "step":
             self.state, self._steps = "paused", self._steps + 1
-        elif wish == "end" and self.person is not None:
+        elif self.person is not None:
             self.forfeit(PERSON_SEAT, "gives up")
-        elif wish in ("pause", "play", "end"):
-            self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         else:
-            raise PageRefusal("do must be one of pause, play, step, speed, end")
+            self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         self._wake.set()
         self.told({"moments": [], "first": len(self.moments), **self._status()})
 
@@ -222,7 +222,7 @@ class LiveFight:
             await self._until_due()
             if self.state == "over":
                 break
-            reply = ready if self.person is None else await play(self.person.taken())
+            reply = ready if self.person is None or "fault" in ready else await play(self.person.taken())
             self.due = max(self.due, time.monotonic() - TICK) + TICK / self.speed  # who was late does not hurry long
             self.add(reply)
 
@@ -238,7 +238,7 @@ class LiveFight:
         end = [each for each in self.events if each["kind"] == "end"]
         self.moments = after.pop("moments", self.moments)
         self.events = [each for each in after.pop("events", self.events) if each["kind"] != "end"] + end
-        self.after = {"score": [*self.series.score], "is_decided": self.series.is_decided, **after}
+        self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
     def forfeit(self, seat: int, why: str) -> None:
         """Ends the fight, which a seat has lost; -1: neither of them."""
@@ -285,7 +285,7 @@ class LiveFight:
             if self._steps:
                 self._steps, self.due = self._steps - 1, now
                 return
-            is_waiting = person is not None and person.waits and not person.is_ready and self._has_choice()
+            is_waiting = person is not None and person.waits and not person.orders and self._has_choice()
             if self.state == "running" and now >= self.due and not is_waiting:
                 return
             self._wake.clear()
