@@ -18,7 +18,7 @@ from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Outcome, World, as_other_sees, game_reference
+from sb3_pvp.game import Outcome, World, as_other_sees
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -93,10 +93,8 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
         moments.append(recording.Moment(viewer.scene(world, 0, [each.name for each in players]), (one, two)))
         masks = world.masks[0].copy()
     outcome = record.outcome if record.details.seat == 0 else as_other_sees(record.outcome)
-    reference = game_reference(arena.challenge.played)
     return recording.Recording(
-        contract=contract.name,
-        heads=recording.heads_of(contract),
+        **recording.about_game(arena.challenge.played, contract),
         players=(players[0], players[1]),
         outcomes=(outcome, as_other_sees(outcome)),
         moments=tuple(moments),
@@ -104,7 +102,6 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
         world="sim",
         reset_params=rules["reset_params"],
         build=record.build,
-        game=None if reference == contract.name else reference,
     )
 
 

@@ -26,11 +26,10 @@ from sb3_pvp.arena.playing import PlayerFiles
 from sb3_pvp.arena.referee import unpacked
 from sb3_pvp.arena.replaying import kind_of
 from sb3_pvp.arena.store import ACTIVE, Entrant
-from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
-from sb3_pvp.game import Drill, controls_of, game_reference
-from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, heads_of, viewer_for_page
+from sb3_pvp.game import Drill, controls_of
+from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, about_game, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
 from sb3_pvp.players.handicaps import MOST_DELAY
 from sb3_pvp.players.league.match_log import SCORES
@@ -173,7 +172,7 @@ class LiveFights:
         if wish is not None:
             job |= wish.model_dump(include={"delay", "randomness", "consent", "drill"})
         person = None if wish is None else self._person(wish, drill)
-        fight = LiveFight(self._header(pair, person, job), viewer, person)
+        fight = LiveFight(self._recording(pair, person, job), viewer, person)
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
@@ -258,10 +257,7 @@ class LiveFights:
 
     async def _play(self, fight: LiveFight, pair: list[Entrant], process: FightProcess) -> None:
         try:
-            await fight.run(
-                lambda: process.ask({"think": fight.id}),
-                lambda orders: process.ask({"step": fight.id, "orders": orders}),
-            )
+            await fight.run(process.ask)
         finally:
             after = await self._gone(fight, process)
             if fight.person is not None:
@@ -301,24 +297,16 @@ class LiveFights:
         pad["drill"] = None if drill is None else drill.label
         return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
 
-    def _header(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> dict[str, Any]:
+    def _recording(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> Recording:
         """Returns the recording of a fight before its first moment."""
         played = self._arena.challenge.played
         players = [] if person is None else [RecordedPlayer(person.name, "agent")]
         players += [RecordedPlayer(each.name, kind_of(each)) for each in pair]
         if players[0].name == players[1].name:
             players = [replace(each, name=f"{each.name} ({number})") for number, each in enumerate(players, 1)]
-        recording = Recording(
-            contract=played.contract.name,
-            heads=heads_of(played.contract),
-            players=(players[0], players[1]),
-            outcomes=("running", "running"),
-            moments=(),
-            world="live",
-            game=None if game_reference(played) == played.contract.name else game_reference(played),
-            **{name: start[name] for name in ("seed", "deterministic", "reset_params")},
-        )
-        return dict(to_plain(recording))
+        about = about_game(played, played.contract) | {"world": "live"}
+        about |= {name: start[name] for name in ("seed", "deterministic", "reset_params")}
+        return Recording(players=(players[0], players[1]), outcomes=("running", "running"), moments=(), **about)
 
     def _players(self, pair: list[Entrant], process: FightProcess) -> list[dict[str, str]]:
         players, lost = files_of(self._arena.store, {each.name: each for each in pair}, {each.name for each in pair})

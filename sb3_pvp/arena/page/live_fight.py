@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,8 @@ import orjson
 from pydantic import BaseModel, Field
 
 from sb3_pvp.arena.page.guards import Buckets, PageRefusal
-from sb3_pvp.matches.replay.page import end_event, short_labels
+from sb3_pvp.matches.replay.growing import GrowingRecording
+from sb3_pvp.matches.replay.recording import Recording
 
 #: Seconds of a tick at speed 1, and the speeds that may be chosen.
 TICK, SPEEDS = 0.6, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -86,27 +86,20 @@ class Person:
         return orders
 
 
-class LiveFight:
-    """A fight that is on.
+class LiveFight(GrowingRecording):
+    """A fight that is on; of a person's one the recording is what that person sees, until it is over.
 
     Attributes:
         id: in its address.
-        viewer: what reads its scenes.
         key: of whoever has begun it: it allows to pause, and to play.
-        header: the recording without its moments.
-        moments: the start, and each tick so far; of a person's fight as that person sees it, until it is over.
-        events: what has happened, see `sb3_pvp.game.Viewer.events`.
         state: ``running``, ``paused`` or ``over``.
         due: when the next tick is played, in seconds of `time.monotonic`.
         after: of a person's fight that is over, what is said about it.
     """
 
-    def __init__(self, header: dict[str, Any], viewer: Any, person: Person | None = None) -> None:
-        self.id, self.key, self.header = secrets.token_hex(5), secrets.token_urlsafe(18), header
-        self.person, self.viewer = person, viewer
-        self.moments: list[dict[str, Any]] = []
-        self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
-        self.events: list[dict[str, Any]] = []
+    def __init__(self, recording: Recording, viewer: Any, person: Person | None = None) -> None:
+        super().__init__(recording, viewer)
+        self.id, self.key, self.person = secrets.token_hex(5), secrets.token_urlsafe(18), person
         self.viewers: set[Messages] = set()
         self.state, self.speed = "running", 1.0
         self.due = time.monotonic() + (COUNTDOWN if person else 0.0)
@@ -122,7 +115,7 @@ class LiveFight:
         """Returns what the list of live fights shows."""
         return LiveSummary(
             id=self.id,
-            players=[each["name"] for each in self.header["players"]],
+            players=self.names,
             state=self.state,
             tick=len(self.moments) - 1,
             viewers=len(self.viewers),
@@ -178,19 +171,14 @@ class LiveFight:
         self.person.ordered(text)
         self._wake.set()
 
-    def content(self) -> dict[str, Any]:
-        """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
+    def content(self, hidden: Collection[str] = ()) -> dict[str, Any]:
+        """Returns what a page needs to show it."""
         # Who knows the seed of a fight that is on could compute all that chance will bring.
-        seed = self.header["seed"] if self.person is None or self.after is not None else None
-        heads = [([choice["id"] for choice in head["choices"]], head["id"]) for head in self.header["heads"]]
-        return {
-            "recording": {**self.header, "seed": seed, "moments": self.moments},
-            "events": self.events,
-            "labels": [short_labels(*head) for head in heads],
-            "live": self.summary().model_dump(),
-            "person": None if self.person is None else {"waits": self.person.waits, **self.person.pad},
-            "after": self.after,
-        }
+        if self.person is not None and self.after is None:
+            hidden = (*hidden, "seed")
+        person = None if self.person is None else {"waits": self.person.waits, **self.person.pad}
+        about = {"live": self.summary().model_dump(), "person": person, "after": self.after}
+        return super().content(hidden) | about
 
     def steer(self, wish: str, value: Any = None) -> None:
         """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
@@ -211,20 +199,22 @@ class LiveFight:
         self._wake.set()
         self.told({"moments": [], "first": len(self.moments), **self._status()})
 
-    async def run(self, think: Callable[[], Awaitable[Any]], play: Callable[[list[str]], Awaitable[Any]]) -> None:
-        """Plays the fight to its end, a tick at a time, at its speed.
+    async def run(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+        """Plays the fight to its end, a tick at a time, at its speed, by jobs for `sb3_pvp.arena.page.live_worker`.
 
         All that takes long happens before a tick is due: without a person the whole tick, which is then only told;
-        with one, ``think``, in which the other player decides.
+        with one, the other player decides.
         """
+        step = {"step": self.id, "orders": []}
         while self.state != "over":
-            ready = await play([]) if self.person is None else await think()
+            ready = await ask(step if self.person is None else {"think": self.id})
             await self._until_due()
             if self.state == "over":
                 break
-            reply = ready if self.person is None or "fault" in ready else await play(self.person.taken())
+            if self.person is not None and "fault" not in ready:
+                ready = await ask({**step, "orders": self.person.taken()})
             self.due = max(self.due, time.monotonic() - TICK) + TICK / self.speed  # who was late does not hurry long
-            self.add(reply)
+            self.add(ready)
 
     def finish(self) -> None:
         """Tells everybody that it is over."""
@@ -242,9 +232,8 @@ class LiveFight:
 
     def forfeit(self, seat: int, why: str) -> None:
         """Ends the fight, which a seat has lost; -1: neither of them."""
-        self.header["outcomes"] = ["lost", "won"] if seat == 0 else ["won", "lost"] if seat == 1 else ["tied", "tied"]
+        super().forfeit(seat, why)
         self.state = "over"
-        self.events.append({"tick": len(self.moments) - 1, "kind": "end", "seat": max(seat, 0), "text": why})
 
     def add(self, reply: Mapping[str, Any]) -> None:
         """Adds a moment, and tells everybody."""
@@ -253,25 +242,10 @@ class LiveFight:
             return
         if self.moments and self.person is None:
             self.moments[-1]["outlooks"] = reply["outlooks"]
-        self.header["build"] = reply["build"]
-        self.moments.append(reply["moment"])
-        if "outcomes" in reply:
-            self.header["outcomes"], self.state = reply["outcomes"], "over"
-        now = len(self.moments) - 1
-        new = self._events(reply["moment"]["scene"], now)
-        self.events += new
-        about = {"moments": [reply["moment"]], "first": now, "before": reply["outlooks"]}
-        self.told({**about, "events": new, **self._status()})
-
-    def _events(self, scene: Any, now: int) -> list[dict[str, Any]]:
-        """Returns what has happened in this tick, which follows from its scene and the one before, and the end."""
-        self._scenes.append(self.viewer.read_scene(scene))
-        last = len(self._scenes) - 1
-        found = [{**each, "tick": now} for each in self.viewer.events([*self._scenes]) if each["tick"] == last]
-        if self.state == "over" and (not found or found[-1]["kind"] != "end"):
-            names: Sequence[str] = [each["name"] for each in self.header["players"]]
-            found.append(end_event(names, self.header["outcomes"], now))
-        return found
+        self.header["build"], moment = reply["build"], reply["moment"]
+        self.state = "over" if "outcomes" in reply else self.state
+        about = {"first": len(self.moments), "moments": [moment], "before": reply["outlooks"]}
+        self.told({**about, "events": self.grow(moment, reply.get("outcomes")), **self._status()})
 
     def _status(self) -> dict[str, Any]:
         wait = {} if self.state == "over" else {"wait": round(max(self.due - time.monotonic(), 0.0), 4)}

@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game, game_reference
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players import opponents
@@ -63,15 +63,14 @@ def record_fight(
     if game is None and settings.get("contract") is None and isinstance(world, str):
         game = next((game_of(model) for model in models if model is not None), HOME_GAME)
     match = FightSettings(world=world, game=game, **settings)
-    viewer, reference, contract = recording.viewer_of(match.game), game_reference(match.game), match.world_contract
+    viewer, contract = recording.viewer_of(match.game), match.world_contract
     fighters = _make_fighters(players, models, contract, match.game)
     with closing(RunningFight(match, fighters, seed, deterministic, viewer=viewer)) as running:
         while not running.is_over:
             running.step()
         build, outcome = running.build, running.outcome
     return recording.Recording(
-        contract=contract.name,
-        heads=recording.heads_of(contract),
+        **recording.about_game(match.game, contract),
         players=(fighters[0].player, fighters[1].player),
         outcomes=(outcome, as_other_sees(outcome)),
         moments=running.moments(),
@@ -81,7 +80,6 @@ def record_fight(
         reset_params=match.reset_params,
         build=build,
         versions={"sb3_pvp": version("sb3-pvp"), "torch": torch.__version__, "python": platform.python_version()},
-        game=None if reference == contract.name else reference,
     )
 
 
