@@ -120,6 +120,7 @@ class LiveFights:
     def __init__(self, arena: Arena) -> None:
         self._arena, self.people = arena, People(arena)
         self._fights, self._tasks = dict[str, LiveFight](), set[asyncio.Task[None]]()
+        self._thoughts = set[asyncio.Task[CostlyTicks]]()
         self._shared, self._looked, self._thinking = FightProcess(arena.challenge), asyncio.Event(), asyncio.Lock()
 
     async def warm(self) -> None:
@@ -208,10 +209,11 @@ class LiveFights:
         if fight.after is None or fight.kept is None:
             raise PageRefusal("there is nothing to say about this fight", 409)
         if fight.thinking is None:
-            begun = [each.thinking for each in self._fights.values() if each.thinking is not None]
-            if sum(not each.done() for each in begun) >= MOST_WAITING:
+            if len(self._thoughts) >= MOST_WAITING:
                 raise PageRefusal("too many fights are looked at already: try again later", 503)
             fight.thinking = asyncio.create_task(self._think(fight.kept))
+            self._thoughts.add(fight.thinking)
+            fight.thinking.add_done_callback(self._thoughts.discard)
         return fight.thinking.result() if fight.thinking.done() else CostlyTicks(state="waiting")
 
     async def _think(self, kept: dict[str, Any]) -> CostlyTicks:
@@ -250,8 +252,8 @@ class LiveFights:
         for fight in self._fights.values():
             if fight.state != "over":
                 fight.steer("end")
-            if fight.thinking is not None:
-                fight.thinking.cancel()
+        for thought in self._thoughts:
+            thought.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._shared.close()
 

@@ -24,8 +24,6 @@ from sb3_pvp.players.handicaps import MOST_DELAY
 
 #: Files of the site that are not made.
 STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
-#: Of the newest matches, how many have replays in a folder of files.
-REPLAYS = 20
 
 
 class Pages:
@@ -73,8 +71,11 @@ def site_file(name: str, game: str) -> bytes:
     return (files("sb3_pvp.arena.page") / "static" / name).read_bytes()
 
 
-def write_site(arena: Arena, folder: Path, replays: int = REPLAYS) -> int:
-    """Writes all pages but the live fights; returns how many files there are. Pages of the same name are replaced."""
+def write_site(arena: Arena, folder: Path, replays: int = 20) -> int:
+    """Writes all pages but the live fights, with replays of so many of the newest matches; replaces what is there.
+
+    Returns how many files there are.
+    """
     figures, name = Figures(arena), arena.challenge.name
     newest = {line.key for line in figures.latest(count=replays)}
     recorded = {each.key for key in newest for each in figures.match(key).fights if each.has_replay}
