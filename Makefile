@@ -1,12 +1,13 @@
-# Needs nothing but python3 (3.10 to 3.13): the first command makes .venv, with the versions of constraints.txt.
+# Needs nothing but python3 (3.11 to 3.14): the first command makes .venv, with the versions of constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/.runs
 READY := .venv/.ready
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .PHONY: train test test-slow lint type format bench docs site
 
-train: $(READY)  ## Train a first fighter, and show how often it wins, also against the one that ships.
+train: $(RUNS)  ## Train a first fighter, and show how often it wins, also against the one that ships.
 	$(BIN)/sb3-pvp quickstart
 
 test: $(READY)  ## All tests but the slow ones.
@@ -40,14 +41,19 @@ docs: $(READY)  ## The pages that are made from data.
 	$(BIN)/python -m docs.examples_page > docs/examples.md
 	$(BIN)/python -m docs.fighters_page > docs/fighters.md
 
-site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere. Python 3.11 or newer.
-	@test -x $(BIN)/zensical || { echo "make site needs Python 3.11 or newer: remove .venv, then make site PYTHON=python3.11" >&2; exit 2; }
+site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere.
 	$(BIN)/zensical build --clean --strict
 	@echo "Look at it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
-$(READY): pyproject.toml setup.cfg constraints.txt
+$(RUNS): pyproject.toml setup.cfg constraints.txt
+	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('Python 3.11 to 3.14 is needed: PYTHON=python3.11')"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install "$(TORCH)"
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
+	touch $@
+
+# What only developers need: tests, linter, types, the site.
+$(READY): $(RUNS)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[dev]"
 	touch $@

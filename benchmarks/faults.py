@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,7 +12,7 @@ from benchmarks.report import Row, print_report
 from sb3_pvp.common.errors import Refusal, refusals
 
 
-class Mode(str, Enum):
+class Mode(StrEnum):
     """`benchmarks.fault_trials.MODES` for the command line, without importing that module at start."""
 
     INDEPENDENT = "independent"
@@ -20,7 +20,7 @@ class Mode(str, Enum):
     TICK = "tick"
 
 
-class Game(str, Enum):
+class Game(StrEnum):
     """The environment."""
 
     NH = "NhEnv"

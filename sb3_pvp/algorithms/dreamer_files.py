@@ -20,10 +20,12 @@ from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
+from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, head_sizes_of, part_of
 from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
+from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
@@ -188,8 +190,9 @@ class DreamerFiles(Algorithm):
         """Implements `Algorithm.load`."""
         if file.content is None:
             return super().load(file, device)
-        with loading(file.name, "DreamerV3"):
-            return DreamerV3.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
+        with loading(file.name, "DreamerV3"), importing_here():
+            objects = objects_to_play(file.values, INFERENCE_OBJECTS)
+            return DreamerV3.load(file.content, device=device, custom_objects=objects)
 
 
 DREAMER_FILES = DreamerFiles()

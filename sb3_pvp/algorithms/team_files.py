@@ -17,6 +17,7 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
+from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
 
@@ -69,7 +70,8 @@ class MapocaFiles(Algorithm):
             if file.content is None:
                 return build(file.description, file.weights(), device, (MAPOCA, MAPOCAPolicy))
             with importing_here():
-                return MAPOCA.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
+                objects = objects_to_play(file.values, INFERENCE_OBJECTS)
+                return MAPOCA.load(file.content, device=device, custom_objects=objects)
 
 
 MAPOCA_FILES = MapocaFiles()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 #: How a module becomes a process. `-m` alone would put the working directory in front of all packages.
-PYTHON = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m")
+PYTHON = (sys.executable, "-P", "-m")
 _SAFE_PATH = "PYTHONSAFEPATH"
 _HOME = str(Path(__file__).resolve().parents[2])  #: Where this package is, a checkout or the folder of all packages.
 
@@ -36,7 +36,7 @@ def path_for_workers() -> str:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Keeps child processes that Python starts itself from looking into the working directory (Python 3.11)."""
+    """Keeps child processes that Python starts itself from looking into the working directory."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:

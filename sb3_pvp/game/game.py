@@ -46,6 +46,13 @@ class Game(Protocol):
         """Called before several processes each make a world at this place; warns if these may hold each other up."""
         return
 
+    def place_for_results(self, where: str) -> str:
+        """Returns where to play fights of which only the results count, by default ``where``.
+
+        For places at which a fight may leave something to the next one, unless they are told not to.
+        """
+        return where
+
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
         """Returns a new world of F fights, fight ``i`` seeded with ``seed + i``.
 

@@ -64,6 +64,8 @@ def score_model(
         env_kwargs["reset_params"], note = trained_start(model, path, played)
     if env_kwargs.get("frame_ages") is None:
         env_kwargs["frame_ages"] = getattr(model, "frame_ages", None) or (0,)
+    if isinstance(where := env_kwargs.get("world"), str):
+        env_kwargs["world"] = played.place_for_results(where)
     settings = FightSettings.from_arguments(None, game=played, **env_kwargs)  # raises errors before any process starts
     spaces = model.observation_space, model.action_space
 

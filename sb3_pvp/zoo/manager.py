@@ -72,7 +72,8 @@ from sb3_pvp.zoo.runs.resume import (
     warn_if_inexact,
 )
 from sb3_pvp.zoo.runs.tracking import EVENTS, finish_tracking, start_tracking
-from sb3_pvp.zoo.sweeps.sweep import Sweep, complete_env_kwargs
+from sb3_pvp.zoo.sweeps.study import check_existing
+from sb3_pvp.zoo.sweeps.sweep import Sweep, check_storage, complete_env_kwargs, parameters_of_trial
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Default number of fights of an evaluation, and of parallel environments for it. The 95 % interval of a win rate is
@@ -114,6 +115,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._warning = ""  # printed once the hyperparameters are known to be valid
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
+        check_storage(self.storage, self.trial_id, self.optimize_hyperparameters)
         if self._track and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run, and a sweep has many: leave out --track or -optimize")
         if self._is_ours:
@@ -164,13 +166,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         return hyperparams, saved
 
     def _read_block(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        if self._is_atari or (self.trial_id is not None and not self._is_maskable):
+        if self.trial_id is not None:  # rl-zoo3 would pass over trial 0
+            self.custom_hyperparams = parameters_of_trial(self) | (self.custom_hyperparams or {})
+        if self._is_atari or self.trial_id is not None:
             return super().read_hyperparameters()
-        if self.trial_id is not None:
-            export = f"sb3-pvp sweep best STORAGE --trial-id {self.trial_id} -o trial.yml"
-            raise Refusal(
-                f"--trial-id is not for --algo {self.algo}: write the trial to a file for -conf with {export}"
-            )
         print(f"Loading hyperparameters from: {self.config}")
         block = hyperparams_in(self.config, self.env_name.gym_id) | (self.custom_hyperparams or {})
         block = with_current_names(with_nested(block))
@@ -237,6 +236,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if self._is_maskable:
             Sweep(self, self._vec_env_type).run()
             return
+        check_existing(self.storage or "", self.study_name)
         self.n_jobs = self.n_jobs or 1
         super().hyperparameters_optimization()
 

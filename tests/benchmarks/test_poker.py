@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pyspiel = pytest.importorskip("pyspiel", reason="OpenSpiel needs Python 3.11")
+pyspiel = pytest.importorskip("pyspiel")
 
 from benchmarks import poker  # noqa: E402
 from sb3_pvp.envs import PvpVecEnv  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,23 +63,25 @@ class Nerves(Game):
 
 
 class Watcher:
-    """Plays if it has seen what it should have, and blunders otherwise."""
+    """Plays, and fails if it does not see what it should have seen; remembers how many ticks that were, if asked to."""
 
     frame_ages = (0, 2)
 
     def __init__(self, remembers: bool) -> None:
-        self.remembers = remembers
+        self.remembers, self.seeds = remembers, list[int]()
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        self.seeds += seeds
         return np.zeros((len(seeds), 1)) if self.remembers else np.zeros(len(seeds), np.uint64)
 
     def predict(self, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any) -> Any:
         now, before = observation[:, 0, 0], observation[:, 1, 0]
-        is_right = before == np.maximum(now - 2, 0)
+        runs = (now > 0) & (now < TICKS)  # the others may be over, or not have begun
+        assert (before == np.maximum(now - 2, 0))[runs].all()
         if self.remembers:
-            is_right &= (state[:, 0] == now) & (episode_start == (now == 0))
+            assert (state[:, 0] == now)[runs].all()
             state = state + 1
-        return np.where(is_right, PLAY, BLUNDER)[:, np.newaxis], state
+        return np.full((len(now), 1), PLAY), state
 
 
 NERVES = FightSettings(game=Nerves())
@@ -121,6 +124,26 @@ def test_without_mistakes_no_cost_is_above_noise() -> None:
     assert len(found) == 30 and sum(each.low > 0 for each in found) <= 2
     assert costly_ticks(NERVES, 1, played([PLAY] * TICKS), 0, "sound") == []
     assert costly_ticks(NERVES, 1, actions[:0], 0, "sound") == []
+
+
+def test_a_wrong_guess_is_no_mistake() -> None:
+    """Both slip in one tick, which only costs if the other one does: nobody could know."""
+
+    class Guesses(NervesWorld):
+        def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
+            super().play_fight(fight, np.where((actions == SLIP).all(), [[BLUNDER], [PLAY]], PLAY))
+
+    settings = FightSettings(game=Nerves(), world=lambda num_fights, **_: Guesses(num_fights, 0), contract=CONTRACT)
+    slips = [PLAY, PLAY, SLIP, PLAY, PLAY, PLAY]
+    (found,) = costly_ticks(settings, 1, played(slips, slips), 0, "sound")
+    assert found.tick == 3 and found.cost == 0.0
+
+
+def test_futures_of_a_pair_share_the_random_numbers_of_both_players() -> None:
+    fighter = Watcher(False)
+    costly_ticks(NERVES, 1, played([SLIP, *[PLAY] * 5]), 0, fighter, continuations=8)
+    shared = [seed for seed, count in Counter(fighter.seeds).items() if seed and count == 2]
+    assert len(shared) == 16  # eight pairs, two seats
 
 
 def test_the_interval_covers_the_cost_as_often_as_it_says() -> None:

@@ -25,6 +25,7 @@ from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.rows_on_disk import remove_rows
+from sb3_pvp.policies.files.pickled import training_on
 from sb3_pvp.policies.files.registry import find_algorithm
 
 
@@ -155,7 +156,8 @@ class DreamerV3(OffPolicyAlgorithm):
     @classmethod
     def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
-        with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
+        about = f"{path} cannot be loaded as a DreamerV3 of this edition"
+        with foreign(about), training_on(path, kwargs.get("custom_objects")):
             return super().load(path, *args, **kwargs)
 
     def get_state(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
+from sb3_pvp.policies.files.pickled import training_on
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
 from sb3_pvp.policies.networks import check_precision, resolve_precision
@@ -392,7 +393,8 @@ class PvpPPO(MaskablePPO):
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if the file is no model, or an argument is unknown (SB3 would set an unused attribute).
+            ValueError: if the file is no model, an argument is unknown (SB3 would set an unused attribute), or what
+                training needs of the file cannot be imported.
         """
         known, of_sb3 = arguments_of(cls), ("custom_objects", "force_reset", "print_system_info")
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(of_sb3))
@@ -400,7 +402,8 @@ class PvpPPO(MaskablePPO):
         if isinstance(file, Path) and is_fighter(file):
             raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")
         try:
-            with nullcontext() if env is not None else resumable.preserved_random_state():
+            kept = nullcontext() if env is not None else resumable.preserved_random_state()
+            with kept, training_on(file, kwargs.get("custom_objects")):
                 model = super().load(file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error

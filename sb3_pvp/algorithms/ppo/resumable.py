@@ -149,8 +149,17 @@ def save(
 
 
 def unpack(packed: bytes) -> State:
-    """Returns the state in ``packed``; raises `ValueError` if an incompatible version of this package packed it."""
-    state: State = pickle.loads(zlib.decompress(packed))
+    """Returns the state in ``packed``.
+
+    Raises `ValueError` if an incompatible version of this package packed it, or a class in it cannot be imported.
+    """
+    try:
+        state: State = pickle.loads(zlib.decompress(packed))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"the training state in this model cannot be read here: {error}: make it importable, or load the model "
+            "with custom_objects={'training_state': None} to continue without it"
+        ) from error
     if state["version"] != VERSION:
         raise ValueError(
             f"the training state in this model has version {state['version']}, but only {VERSION} can be resumed; "

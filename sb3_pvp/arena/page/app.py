@@ -360,7 +360,7 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
             await socket.close()
     except PageRefusal as error:
         await socket.close(1008, error.detail)
-    except (WebSocketDisconnect, RuntimeError, OSError, asyncio.TimeoutError):
+    except (WebSocketDisconnect, RuntimeError, OSError):
         return  # it is gone
 
 

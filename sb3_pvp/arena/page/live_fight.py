@@ -264,7 +264,7 @@ class LiveFight(GrowingRecording):
                 return
             self._wake.clear()
             wait = self.due - now if self.state == "running" and not is_waiting else ABSENT
-            with suppress(asyncio.TimeoutError):
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), min(max(wait, 0.0), ABSENT))
 
     def _has_choice(self) -> bool:

@@ -95,6 +95,15 @@ class OsrsGame(Game):
         """Warns of a server that is not started by each world itself."""
         warn_of_sharing(where)
 
+    def place_for_results(self, where: str) -> str:
+        """Returns the address of a server with a login for each fight, unless it says which logins it wants."""
+        check_world_name(where)
+        if where == EMBEDDED:
+            return where
+        from sb3_pvp.games.osrs.remote.address import with_fresh_logins
+
+        return with_fresh_logins(where)
+
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> World:
         """Returns the embedded world for ``"sim"``, a `RemoteWorld` for the address of a server.
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.save_util import json_to_data
 
 from sb3_pvp.common.arguments import COUNT
 from sb3_pvp.common.atomic_files import replacing
@@ -34,18 +33,19 @@ from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_con
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
+from sb3_pvp.policies.files.pickled import PARTS, objects_to_play
 from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
 from sb3_pvp.policies.files.registry import OTHER_FILES, TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
-_PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 # Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
 # would reset the global random generators on loading.
 INFERENCE_OBJECTS = {
     "learning_rate": 0.0,
     "lr_schedule": lambda _: 0.0,
     "clip_range": lambda _: 0.0,
+    "schedules": {},
     "seed": None,
     "training_state": None,
 }
@@ -77,10 +77,10 @@ class _Policy(NamedTuple):
             about = file.description
             both, sees = (about.observation_space, about.action_space), about.frame_ages
             return cls(about.policy_class, *both, about.arguments(), sees, about.game, file.content_hash)
-        wanted = (*_PARTS, "frame_ages", "game")
+        parts = {part: file.values[part] for part in (*PARTS, "frame_ages", "game") if part in file.values}
         with importing_here():
-            parts = json_to_data(json.dumps({part: file.values[part] for part in wanted if part in file.values}))
-        definition: list[Any] = [parts[part] for part in _PARTS]
+            parts |= objects_to_play(parts, {})
+        definition: list[Any] = [parts[part] for part in PARTS]
         # Of the repr of the spaces, since pickles of equal spaces differ.
         digest = hashlib.sha256(repr(definition).encode() + file.entries[WEIGHTS])
         kind, seen, actions, arguments = definition
@@ -323,7 +323,8 @@ class MaskablePPOFiles(Algorithm):
         with loading(file.name):
             if file.content is not None:
                 with importing_here():
-                    return MaskablePPO.load(file.content, device=device, custom_objects=INFERENCE_OBJECTS)
+                    objects = objects_to_play(file.values, INFERENCE_OBJECTS)
+                    return MaskablePPO.load(file.content, device=device, custom_objects=objects)
             model = build(file.description, file.weights(), device)
             if (predictor := file.outcome_predictor()) is not None:
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]

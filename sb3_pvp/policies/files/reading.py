@@ -34,7 +34,7 @@ FORMAT = 3  #: The highest of fighter files that is read; written is the lowest 
 ABOUT, SAFE_WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_predictor.safetensors"
 DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
 _KNOWN = {ABOUT, SAFE_WEIGHTS, PREDICTOR, ACTOR, CRITIC}
-_PICKLED = ":serialized:"
+PICKLED = ":serialized:"  #: In `ModelFile.values`, the key of what SB3 has pickled.
 #: Bytes: of a real description, which has a few thousand; and of SB3's data where it is compressed.
 _MAX_ABOUT, _MAX_PACKED = 1 << 20, 1 << 24
 _MAX_GRAPH = 1 << 26  #: Bytes of an ONNX file.
@@ -55,7 +55,7 @@ class ModelFile:
     @property
     def plain_values(self) -> dict[str, Any]:
         """The `values` that are not pickled."""
-        return {name: each for name, each in self.values.items() if not (isinstance(each, dict) and _PICKLED in each)}
+        return {name: each for name, each in self.values.items() if not (isinstance(each, dict) and PICKLED in each)}
 
     @cached_property
     def description(self) -> Description:

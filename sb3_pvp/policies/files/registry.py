@@ -26,6 +26,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.features import frames_of, head_sizes_of, part_of
+from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile, read, refuse_nan
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
@@ -141,7 +142,7 @@ class Algorithm:
             with foreign(file.name):
                 return self.build(file.plain_values, file.weights(), device)
         with importing_here():
-            return self.model_class.load(file.content, device=device)
+            return self.model_class.load(file.content, device=device, custom_objects=objects_to_play(file.values, {}))
 
     def opponent(self, source: ModelFile | BaseAlgorithm) -> ModelOpponent:
         """Returns the model in a file, or a frozen copy of a model, as an opponent."""

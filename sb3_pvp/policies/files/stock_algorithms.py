@@ -23,6 +23,7 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, head_sizes_of, part_of
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
+from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_independently
@@ -132,7 +133,8 @@ class StockFiles(Algorithm):
         if file.content is None:
             return super().load(file, device)
         with loading(file.name, self.model_class.__name__), importing_here():
-            model = self.model_class.load(file.content, device=device, custom_objects=_REPLACED)
+            objects = objects_to_play(file.values, _REPLACED)
+            model = self.model_class.load(file.content, device=device, custom_objects=objects)
         if isinstance(model, OffPolicyAlgorithm):
             model.replay_buffer = model.replay_buffer_class = None
         return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,9 +18,10 @@ from filelock import FileLock, Timeout
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, inspect, text
 
 from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.common.errors import Refusal, refusals, require_known, without_password
@@ -73,7 +75,8 @@ class Locks:
 def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, Locks]:
     """Opens a storage by name or url; returns it with its locks.
 
-    A missing file is created, unless it ``must_exist``. Raises `Refusal` if the storage cannot be opened.
+    A missing file is created, unless it ``must_exist``, which only reads. Raises `Refusal` if the storage cannot be
+    opened; one that is not of this version of Optuna stays as it is.
     """
     kind, _, place = storage.partition("://")
     is_journal = storage.endswith(".log") and not place
@@ -101,9 +104,35 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
                 f"--storage must be a journal such as sweep.log, sqlite:///sweep.db or "
                 f"postgresql://user@host/name, got {shown!r}"
             )
-        # Optuna creates missing tables whenever it opens a database, also one that is only read: one process at a time.
-        with locks.acquire(EXCLUSIVE):
-            return RDBStorage(url, engine_kwargs={"connect_args": connect}), locks
+        return _open_database(url, connect, locks, must_exist), locks
+
+
+def _open_database(url: str, connect: dict[str, Any], locks: Locks, is_read_only: bool) -> RDBStorage:
+    """Opens a database; Optuna would create tables and mark its version in any one, before it looks whose it is."""
+    open_it = partial(RDBStorage, url, engine_kwargs={"connect_args": connect})
+    if _is_whole(create_engine(url, poolclass=NullPool, connect_args=connect)):
+        storage = open_it(skip_table_creation=True)  # which compares versions, and changes nothing
+        if is_read_only:
+            return storage
+    with locks.acquire(EXCLUSIVE):  # Optuna creates missing tables: one process at a time
+        return open_it()
+
+
+def _is_whole(engine: Engine) -> bool:
+    """Whether Optuna has all it needs there; raises `ValueError` if it is neither new nor of this version."""
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        version = text("SELECT library_version FROM version_info")
+        made_by = connection.execute(version).scalar() if "version_info" in tables else None
+    if tables and tables.isdisjoint({"studies", "trials", "version_info"}):
+        raise ValueError(f"it is a database of something else, with the table {min(tables)}; it was not changed")
+    is_whole = made_by is not None and "alembic_version" in tables
+    if not is_whole and made_by not in (None, optuna.__version__):
+        raise ValueError(
+            f"Optuna {made_by} made it, {optuna.__version__} is installed: optuna storage upgrade --storage URL "
+            "changes it for good"
+        )
+    return is_whole
 
 
 def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
@@ -119,19 +148,40 @@ def _open_journal(path: Path, is_read_only: bool) -> JournalStorage:
     if content and not is_read_only:
         with lock, path.open("rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
-    return JournalStorage(JournalFileBackend(str(path), lock))
+    try:
+        if complete := content.rpartition(b"\n")[0]:
+            json.loads(complete.rpartition(b"\n")[2])  # Optuna would take the last line for a torn one
+        return JournalStorage(JournalFileBackend(str(path), lock))
+    except Exception as error:  # Optuna trusts each line
+        raise ValueError(f"a line in it is no operation on a study: {type(error).__name__}: {error}") from error
 
 
 def find_study(storage: str, name: str | None) -> tuple[optuna.Study, Locks]:
     """Returns a study, by default the only one in the storage, and its locks; raises `Refusal` if there is none."""
     opened, locks = open_storage(storage, must_exist=True)
-    names = optuna.get_all_study_names(opened)
+    with refusals(Exception, about="the storage is damaged"):
+        names = optuna.get_all_study_names(opened)
     if not name and len(names) != 1:
         which = f"which study? Give --study-name, one of: {', '.join(names)}"
         raise Refusal(which if names else "there is no study in that storage")
     with refusals():
         require_known("study", name or names[0], names)
     return optuna.load_study(study_name=name or names[0], storage=opened), locks
+
+
+def check_existing(storage: str, study_name: str | None) -> None:
+    """Raises `Refusal` if rl-zoo3's own sweep could not go on in this storage, or would change what others made."""
+    file = Path(storage.removeprefix("sqlite:///").partition("?")[0])
+    if file.is_file() and file.stat().st_size:
+        opened, _ = open_storage(storage, must_exist=True)
+        if study_name in optuna.get_all_study_names(opened):
+            _require_maximised(optuna.load_study(study_name=study_name, storage=opened))
+
+
+def _require_maximised(study: optuna.Study) -> None:
+    if study.directions != [StudyDirection.MAXIMIZE]:
+        name = study.study_name
+        raise Refusal(f"study {name!r} does not maximise one value, as a sweep does: choose another --study-name")
 
 
 def find_trial(study: optuna.Study, number: int | None) -> FrozenTrial:
@@ -202,11 +252,14 @@ def overview(storage: str) -> list[dict[str, Any]]:
 
 
 def summary(trial: FrozenTrial, locks: Locks) -> dict[str, Any]:
-    """Describes a trial with plain values; its state is one of Optuna's, or ``abandoned``, see `is_abandoned`."""
+    """Describes a trial with plain values; its state is one of Optuna's, or ``abandoned``, see `is_abandoned`.
+
+    Its ``value`` is ``None`` if there is none yet, or several, as in studies of others.
+    """
     return {
         "trial": trial.number,
         "state": "abandoned" if is_abandoned(trial, locks) else trial.state.name.lower(),
-        "value": trial.value,
+        "value": trial.values[0] if trial.values and len(trial.values) == 1 else None,
         "seed": trial.user_attrs.get(SEED),
         "attempts": trial.user_attrs.get(ATTEMPTS, 0) + 1,
         "took": trial.duration and str(trial.duration).split(".")[0],
@@ -242,7 +295,8 @@ class TrialQueue:
             exists = name in optuna.get_all_study_names(opened)  # create_study(load_if_exists=True) logs a message
             open_study = optuna.load_study if exists else partial(optuna.create_study, direction="maximize")
             self.study = open_study(study_name=name, storage=opened)
-            is_empty = not self._trials()
+            if is_empty := not self._trials():
+                _require_maximised(self.study)
             if is_empty and SETTINGS not in self.study.user_attrs:  # new, or its creator was killed right here
                 self.study.set_user_attr(SETTINGS, settings.model_dump(mode="json"))
             existing = read_settings(self.study)

@@ -25,6 +25,8 @@ from optuna.pruners import HyperbandPruner
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import TrialState
 from rl_zoo3 import ALGOS, exp_manager
+from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER
+from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
@@ -47,6 +49,8 @@ from sb3_pvp.zoo.sweeps.study import (
     StudySettings,
     TrialQueue,
     best_configuration,
+    find_study,
+    find_trial,
 )
 
 #: Default values of our options, also for rl-zoo3's own command, which does not have them.
@@ -322,6 +326,26 @@ def run_trials(sweep: Sweep, algorithm: type[BaseAlgorithm], spec: EnvSpec, fold
     gymnasium.registry.setdefault(spec.id, spec)
     tempfile.tempdir = folder  # what a killed process leaves is removed with it
     yield from sweep._run_trials(sweep._queue(folder))
+
+
+def check_storage(storage: str | None, trial_id: int | None, is_sweep: bool) -> None:
+    """Raises `Refusal` if ``--storage`` or ``--trial-id`` would have no effect."""
+    if trial_id is not None and not storage:
+        raise Refusal("--trial-id is a trial of a study: give its --storage")
+    if storage and trial_id is None and not is_sweep:
+        raise Refusal("--storage is where -optimize keeps a study: add -optimize, or --trial-id for one of its trials")
+
+
+def parameters_of_trial(manager: exp_manager.ExperimentManager) -> dict[str, Any]:
+    """Returns the hyperparameters of ``--trial-id`` in a sweep of rl-zoo3; raises `Refusal` if there is none."""
+    algo, number = manager.algo, manager.trial_id
+    if issubclass(ALGOS[algo], MaskablePPO):
+        export = f"sb3-pvp sweep best STORAGE --trial-id {number} -o trial.yml"
+        raise Refusal(f"--trial-id is not for --algo {algo}: write the trial to a file for -conf with {export}")
+    study, _ = find_study(str(manager.storage), manager.study_name)
+    with refusals(Exception, about=f"trial {number} of study {study.study_name!r} is not of rl-zoo3's --algo {algo}"):
+        parameters: dict[str, Any] = HYPERPARAMS_CONVERTER[algo](find_trial(study, number).params)
+    return parameters
 
 
 def complete_env_kwargs(env_id: str, given: Mapping[str, Any] | None) -> dict[str, Any]:

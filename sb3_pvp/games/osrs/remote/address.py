@@ -21,6 +21,8 @@ DEFAULT_PORT = 7070
 PORT_VARIABLE = "REMOTE_ENV_PORT"
 HOST_VARIABLE = "REMOTE_ENV_HOST"
 
+KEPT, FRESH = "kept", "fresh"  #: What `RemoteSettings.logins` may be.
+
 _POSITIVE = ("connect_timeout", "reset_timeout", "step_timeout", "attempts", "launch_timeout")
 _NOT_NEGATIVE = ("restart_timeout", "backoff", "desync_tick_threshold", "desync_tolerance_seconds")
 
@@ -35,6 +37,9 @@ class RemoteSettings:
         target: opponent of the agents where the world plays the other seat: ``baseline``, the server's bot;
             ``attacker``, the first player who attacks (allow for the wait in ``reset_timeout``); or a player's name.
             Observations of an opponent whose view the server does not send are zeros.
+        logins: ``"kept"``: agents play one fight after another with the same login, in which poison tasks, the phase of
+            the special energy and queued damage go on (mechanics.md §17); ``"fresh"``: each fight has a login of its
+            own, as ``evaluate`` and model cards have by default.
         connect_timeout: for opening a connection.
         reset_timeout: for one attempt to start a fight: connection, log-in and reset together.
         step_timeout: for the reply to a step.
@@ -64,6 +69,7 @@ class RemoteSettings:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     target: str = BASELINE
+    logins: str = KEPT
     connect_timeout: float = 5.0
     reset_timeout: float = 20.0
     step_timeout: float = 30.0
@@ -89,6 +95,7 @@ class RemoteSettings:
         for name in _NOT_NEGATIVE:
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} of a remote world must be 0 or more, got {getattr(self, name)}")
+        require_known("logins of a remote world", self.logins, (KEPT, FRESH))
         if self.idle_logout is not None and not 0 <= self.idle_logout < math.inf:
             raise ValueError(f"idle_logout of a remote world must be 0 or more, got {self.idle_logout}")
         self.launch_command()
@@ -129,6 +136,13 @@ def parse_address(address: str) -> RemoteSettings:
         port = _port_from_environment()
     host = host or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST
     return RemoteSettings(**{"host": host, "port": port, **options})
+
+
+def with_fresh_logins(address: str) -> str:
+    """Returns an address whose fights each have a login of their own, unless it says which logins it wants."""
+    if any(name == "logins" for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)):
+        return address
+    return f"{address}{'&' if urlsplit(address).query else '?'}logins={FRESH}"
 
 
 def _bad_address(address: str, reason: str) -> ValueError:

@@ -84,7 +84,7 @@ class WireAgent:
     #: Its row in the flattened arrays of the fight's world: twice the fight's number, plus the seat.
     row: int = 0
     ending: Ending | None = None
-    #: What a login keeps between fights: PID, hitsplats, run energy.
+    #: What a login keeps between fights, such as its PID and poison tasks.
     login: Any = field(default=None, repr=False)
     last_message_tick: int = 0
     #: Time of its last message, see `Lobby.log_out_silent`.

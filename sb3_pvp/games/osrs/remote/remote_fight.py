@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game import NUM_SEATS, DesyncReason, Outcome
+from sb3_pvp.games.osrs.remote.address import FRESH
 from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Refused, RemoteError, Silent
 from sb3_pvp.games.osrs.remote.client_replies import POSITION, FightReply, View, mirrored_meta, uneventful_meta
 from sb3_pvp.games.osrs.remote.client_requests import Reset
@@ -91,6 +92,8 @@ class RemoteFight:
         previous = self.preparation
         if any(not task.done() for task in (*self._resets, previous) if task is not None):
             self.leave()  # A request may still be unanswered, so these agents cannot be used for another one.
+        if self._shared.settings.logins == FRESH:
+            self.leave()
         self.ignore_final_step()
         self._options = options
         self.is_ready = False

@@ -37,6 +37,8 @@ STATIUS_KEEPS = 0.7  # of the defence level, after a hit of Statius's warhammer 
 MARK_TICKS, MARK_DAMAGE, MARK_RANGE = 8, 25, 5
 BLEED_PERIOD, BLEED_DAMAGE = 3, 5  # Morrigan's javelin: ticks between two numbers, and the most that one takes (§6.5)
 # Poison (mechanics.md §11.4): 6 chances in 21, every 30 ticks, one damage less every fifth time.
+# Of the tasks, a byte each: a record keeps the size that it had when there was one task, and older snapshots fit.
+MAX_POISON_TASKS, TASK_BITS, TASK_MASK = 7, 8, 255
 POISON_CHANCES, POISON_BOUND = 6, 21
 POISON_PERIOD, POISON_WEAKENS_EVERY = 30, 5
 POISON_DAGGER, POISON_TENTACLE = 6, 12  # damage of the first time
@@ -104,13 +106,21 @@ def _maybe_poison(fight: Fight, attacker: Seat, victim: Seat, style: int) -> Non
         return
     weapon = attacker.worn[WEAPON]  # what is wielded now, not what made the attack
     if weapon == items.DRAGON_DAGGER_POISONED:
-        victim.poison = POISON_DAGGER
+        _start_poison(victim, POISON_DAGGER)
     elif weapon == items.ABYSSAL_TENTACLE:
-        victim.poison = POISON_TENTACLE
-    else:
-        return
-    victim.poison_countdown = POISON_PERIOD
-    victim.poison_count = 0
+        _start_poison(victim, POISON_TENTACLE)
+
+
+@rule
+def _start_poison(victim: Seat, damage: int) -> None:
+    """Starts one more poison task: those of the login's earlier fights may still run, see `tick_poison`."""
+    victim.poison = damage
+    for task in range(MAX_POISON_TASKS):
+        place = task * TASK_BITS
+        if not victim.poison_countdown >> place & TASK_MASK:
+            victim.poison_countdown += POISON_PERIOD << place
+            victim.poison_count &= ~(TASK_MASK << place)
+            return
 
 
 @rule
@@ -171,19 +181,24 @@ def remove_hit(seat: Seat, place: int) -> None:
 
 @rule
 def tick_poison(seat: Seat) -> None:
-    """Runs the poison task: damage every 30 ticks, one less every fifth time (mechanics.md §11.4)."""
-    if seat.poison == 0:
-        return
-    seat.poison_countdown -= 1
-    if seat.poison_countdown > 0:
-        return
-    seat.poison_countdown = POISON_PERIOD
-    seat.poison_count += 1
-    if seat.poison_count % POISON_WEAKENS_EVERY == 0:
-        seat.poison -= 1
-    queue_damage(seat, seat.poison)
-    if seat.poison <= 1:
-        seat.poison = 0
+    """Runs the poison tasks: damage every 30 ticks, one less every fifth time of each (mechanics.md §11.4)."""
+    for task in range(MAX_POISON_TASKS if seat.poison_countdown else 0):
+        place = task * TASK_BITS
+        left = seat.poison_countdown >> place & TASK_MASK
+        if left == 0:
+            continue
+        seat.poison_countdown -= 1 << place
+        if left > 1 or seat.poison == 0:  # not due yet; or it ends, since a reset or another task has ended the poison
+            continue
+        count = ((seat.poison_count >> place & TASK_MASK) + 1) % POISON_WEAKENS_EVERY
+        seat.poison_count = seat.poison_count & ~(TASK_MASK << place) | count << place
+        if count == 0:
+            seat.poison -= 1
+        queue_damage(seat, seat.poison)
+        if seat.poison <= 1:
+            seat.poison = 0
+        else:
+            seat.poison_countdown += POISON_PERIOD << place
 
 
 @rule

@@ -29,7 +29,7 @@ _SEAT_RESET = np.dtype(
         ("allow_smite", "i8"),
         ("allow_redemption", "i8"),
         ("allow_moving_if_can_attack", "i8"),
-        ("login_known", "i8"),
+        ("login_wait", "i8"),  # ticks from the end of the login's last fight to this reset; 0: a new login
     ],
     align=True,
 )

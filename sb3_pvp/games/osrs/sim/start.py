@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from sb3_pvp.games.osrs.sim.compile import rule
+from sb3_pvp.games.osrs.sim.damage import HITSPLATS_PER_TICK, show_damage
 from sb3_pvp.games.osrs.sim.equipment import sum_bonuses
+from sb3_pvp.games.osrs.sim.hits import tick_poison
 from sb3_pvp.games.osrs.sim.loadouts import BUILD_FIGHT_TYPE, load
 from sb3_pvp.games.osrs.sim.movement import FULL_RUN_ENERGY, stop
 from sb3_pvp.games.osrs.sim.parameters import BY_CHANCE, BY_LOADOUT
 from sb3_pvp.games.osrs.sim.rng import below, between
-from sb3_pvp.games.osrs.sim.specials import FULL_ENERGY
-from sb3_pvp.games.osrs.sim.state import BASELINE, LMS, NEVER_ATTACKED, NUM_FIGHT_TYPES, STAT_TIMER, Fight, Seat
+from sb3_pvp.games.osrs.sim.specials import FULL_ENERGY, regenerate
+from sb3_pvp.games.osrs.sim.state import (
+    BASELINE,
+    HITPOINTS,
+    LMS,
+    NEVER_ATTACKED,
+    NUM_FIGHT_TYPES,
+    STAT_TIMER,
+    Fight,
+    Seat,
+)
 from sb3_pvp.games.osrs.sim.statistics import clear_tick, refresh_hitsplats, start_memory
 from sb3_pvp.games.osrs.sim.tick import RUNNING, STAT_PERIOD, draw_pid
 
@@ -62,10 +73,28 @@ def open_fight(fight: Fight, first: Seat, second: Seat, reset: Reset) -> None:
 
 
 @rule
+def _wait(seat: Seat, ticks: int) -> None:
+    """Lets tasks of a login's last fight go on until the tick of the reset, which ends only the poison (§17).
+
+    Damage that shows before is healed by the reset; what is queued in its own tick is still to come.
+    """
+    for tick in range(ticks):
+        shown = min(seat.num_damage, HITSPLATS_PER_TICK) if tick else 0
+        seat.num_damage -= shown
+        for k in range(seat.num_damage):
+            seat.damage[k] = seat.damage[k + shown]
+        tick_poison(seat)
+        regenerate(seat)
+    seat.poison = 0
+
+
+@rule
 def log_in(fight: Fight, seat: Seat, options: Reset) -> None:
     """Sets the driver of a seat; a login that is not known yet draws its PID."""
     seat.driver = options.driver
-    if not options.login_known:
+    if options.login_wait:
+        _wait(seat, options.login_wait)
+    else:
         draw_pid(fight, seat)
         seat.running = 1
     seat.run_energy = FULL_RUN_ENERGY
@@ -114,19 +143,26 @@ def _choose_tiles(fight: Fight, first: Seat, second: Seat, training: int) -> Non
 
 
 @rule
-def _set_clock_against_bot(agent: Seat, bot: Seat) -> None:
+def _set_clock_against_bot(fight: Fight, agent: Seat, bot: Seat) -> None:
     """Sets the clock of an agent one tick ahead of its bot, which joins a tick after the reset (protocol.md §5.3)."""
     if bot.driver == BASELINE and agent.driver != BASELINE:
         agent.ticks = 1
         agent.timer[STAT_TIMER] -= 1
+        tick_poison(agent)
+        regenerate(agent)
+        show_damage(fight, agent)
 
 
 @rule
 def place_fighters(fight: Fight, first: Seat, second: Seat, training: int) -> None:
     """Places both fighters and lets them see each other."""
     _choose_tiles(fight, first, second, training)
-    _set_clock_against_bot(first, second)
-    _set_clock_against_bot(second, first)
+    for seat in (first, second):
+        show_damage(fight, seat)
+        if seat.level[HITPOINTS] < seat.base[HITPOINTS]:
+            seat.level[HITPOINTS] += 1  # levels change in the tick of the reset (mechanics.md §11.1)
+    _set_clock_against_bot(fight, first, second)
+    _set_clock_against_bot(fight, second, first)
     # Hitsplats of earlier fights that logins bring along show in the first observation (contract.md §4.3 c).
     refresh_hitsplats(first, second)
     refresh_hitsplats(second, first)

@@ -120,9 +120,9 @@ _BODY_FIELDS: list[tuple[str, Any]] = [
     ("maul_queue", _INT),  # granite-maul hits ordered in this tick
     ("spell", _INT),  # selected spell of `spells`, or NO_SPELL_SELECTED
     ("vengeance", _INT),  # active: the next hit strikes back
-    ("poison", _INT),  # next poison damage; 0: not poisoned
-    ("poison_countdown", _INT),  # ticks to it
-    ("poison_count", _INT),  # how often it was due
+    ("poison", _INT),  # next poison damage, of all tasks; 0: not poisoned
+    ("poison_countdown", _INT),  # ticks to it, 0: no task; a byte for each task
+    ("poison_count", _INT),  # how often it was due, modulo 5; a byte for each task
     ("recoil_left", _INT),  # damage that the ring of recoil can still return
 ]
 
@@ -246,7 +246,14 @@ SEAT = _dtype(
     _MEMORY_FIELDS,
     _TICK_FIELDS,
 )
-LOGIN = _dtype(LOGIN_FIELDS)
+#: Tasks and damage under way that a reset does not end (mechanics.md §17), beside `LOGIN_FIELDS`.
+_UNDER_WAY = ("poison", "poison_countdown", "poison_count", "energy", "energy_countdown", "num_damage", "damage")
+#: What a login keeps: fields of `SEAT`, and the ticks from its last one to that of the reset.
+LOGIN = _dtype(
+    LOGIN_FIELDS,
+    [(name, *spec) for name, *spec in _BODY_FIELDS + _HIT_FIELDS if name in _UNDER_WAY],
+    [("wait", _INT)],
+)
 
 FIGHT = np.dtype(
     [

@@ -54,6 +54,9 @@ def game_of(contract: str) -> SimGame:
 Options = Mapping[str, Any]
 
 STATE_VERSION = 1
+_KEPT = [name for name in LOGIN.names or () if name in (SEAT.names or ())]
+#: Ticks from a login's last one to that of its next reset: after a terminal reply, and where the fight was broken off.
+WAIT_AFTER_END, WAIT_AFTER_BREAK = 8, 1
 CACHED_RESETS = 16  #: Options of which the records are kept: fights start in few different ways, but often.
 #: The attributes of a snapshot: the state that future ticks depend on, and the current results.
 _STATE = ("state", "fights", "obs", "masks", "meta", "outcome", "_choices")
@@ -152,8 +155,8 @@ class SimWorld:
         for k, (fight, given) in enumerate(zip(which.tolist(), listed, strict=True)):
             for seat, login in enumerate(given.get("logins") or ()):
                 if login is not None:
-                    resets[k]["seats"][seat]["login_known"] = 1
-                    for name in LOGIN.names or ():
+                    resets[k]["seats"][seat]["login_wait"] = login["wait"]
+                    for name in _KEPT:
                         self.state[fight, seat][name] = login[name]
         self._run_kernel(self._game.reset_fights, which, resets)
 
@@ -176,8 +179,14 @@ class SimWorld:
         return resets
 
     def login(self, fight: int, seat: int) -> np.void:
-        """Returns a copy of what this seat's login keeps for its next fight: PID, hitsplats, run energy."""
-        return cast(np.void, np.array(self.state[list(LOGIN.names or ())][fight, seat], LOGIN)[()])
+        """Returns a copy of what this seat's login keeps for its next fight (mechanics.md §17).
+
+        That is its PID, its hitsplats, its run energy, and the tasks and damage that a reset does not end.
+        """
+        kept = np.zeros((), LOGIN)
+        kept[_KEPT] = self.state[_KEPT][fight, seat]
+        kept["wait"] = WAIT_AFTER_END if self.outcome[fight, seat] else WAIT_AFTER_BREAK
+        return cast(np.void, kept[()])
 
     def build_name(self, fight: int) -> str:
         """Returns the build of a fight, e.g. ``"MED"``; seat 0's if the seats differ."""
