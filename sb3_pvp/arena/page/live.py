@@ -154,13 +154,12 @@ class LiveFights:
         """Begins a fight, and returns it at its start; ``score`` is that of its series. Raises `PageRefusal`."""
         if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
-        rules, wish = self._arena.challenge, order.person
+        rules, wish, name = self._arena.challenge, order.person, "you"
         if wish is not None and wish.name:
             try:
                 name = await asyncio.to_thread(self.people.claim, wish.name, wish.key)
             except ValueError as error:
                 raise PageRefusal(str(error), 409) from error
-            order = order.model_copy(update={"person": (wish := wish.model_copy(update={"name": name}))})
         viewer = viewer_for_page(rules.played, wish is not None)
         drill = None if wish is None or wish.drill is None else _named(viewer, wish.drill)
         pair = await self._pair(order, drill)
@@ -172,7 +171,7 @@ class LiveFights:
         job |= {"reset_params": params if drill is None else dict(drill.reset_params)}
         if wish is not None:
             job |= wish.model_dump(include={"delay", "randomness", "consent", "drill"})
-        person = None if wish is None else self._person(wish, drill)
+        person = None if wish is None else self._person(name, wish, drill)
         fight = LiveFight(self._recording(pair, person, job), viewer, person)
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
@@ -289,7 +288,7 @@ class LiveFights:
             await process.close()
         return {} if "fault" in found else found
 
-    def _person(self, wish: PersonOrder, drill: Drill | None) -> Person:
+    def _person(self, name: str, wish: PersonOrder, drill: Drill | None) -> Person:
         """Returns the person of a fight, with the controls of the game."""
         played = self._arena.challenge.played
         offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
@@ -297,7 +296,7 @@ class LiveFights:
         pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
         pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
         pad["drill"] = None if drill is None else drill.label
-        return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
+        return Person(name, not getattr(played.viewer, "real_time", False), pad)
 
     def _recording(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> Recording:
         """Returns the recording of a fight before its first moment."""
@@ -331,7 +330,7 @@ def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> Pe
         seen["observations"] = values.reshape(len(actions), *contract.observation_shape)
         seen["masks"] = np.frombuffer(b64decode(kept["masks"]), np.bool_).reshape(len(actions), -1)
     return PersonFight(
-        person=order.person.name,
+        person=fight.names[PERSON_SEAT],
         opponent=order.second,
         handicap=", ".join(f"{name} {value:g}" for name, value in weaker.items() if value),
         outcome=outcome if outcome in SCORES else "tied",

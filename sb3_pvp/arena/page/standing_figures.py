@@ -211,9 +211,9 @@ class Figures:
 
     def match(self, key: str) -> MatchPage:
         """Returns a match with its fights; `KeyError` if there is none."""
-        fights = self.fights[key]
-        match = next(each for each in self.matches if each.key == key)
-        return MatchPage(_line(match, str(match.player_a)), [_fight(each, match.player_a) for each in fights])
+        match = {each.key: each for each in self.matches}[key]
+        fights = [_fight(each, match.player_a) for each in self.fights[key]]
+        return MatchPage(_line(match, str(match.player_a)), fights)
 
     def latest(self, player: str | None = None, count: int | None = None) -> list[MatchLine]:
         """Returns the newest matches, of one player or of all."""
