@@ -142,13 +142,20 @@ class Workers:
             answers.put(error)
 
 
-class PlayerFiles:
-    """The files of players, in a folder that a sandbox may read."""
+class PlayerSandbox:
+    """A sandbox with the files of the players that fight in it; its arguments are those of `Sandbox` and its limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: str, rules: Challenge, call_seconds: float, silence: float, **setup: Any) -> None:
         self._folder = temporary_folder()
-        self.path = Path(self._folder.name)
-        self.path.chmod(0o711)  # another user reads the files, whose names nobody else knows
+        self._path = Path(self._folder.name)
+        self._path.chmod(0o711)  # another user reads the files, whose names nobody else knows
+        limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=call_seconds, silence_seconds=silence)
+        setup |= {"challenge": rules.model_dump(mode="json"), "folder": os.getcwd()}
+        self._sandbox = Sandbox(target, setup, limits, [self._path])
+
+    def run(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yields the replies of a job, see `Sandbox.run`."""
+        return self._sandbox.run(job)
 
     def placed(self, players: Players, names: Sequence[str]) -> list[dict[str, str]]:
         """Writes the files of these players; returns what jobs say of each: ``name``, ``kind`` and ``opponent``."""
@@ -156,7 +163,7 @@ class PlayerFiles:
         for name in names:
             kind, opponent, file = players[name]
             if file is not None:
-                path = self.path / file[0]
+                path = self._path / file[0]
                 opponent = str(path)
                 if not path.is_file():
                     path.write_bytes(file[1])
@@ -165,20 +172,18 @@ class PlayerFiles:
         return found
 
     def close(self) -> None:
-        """Removes them."""
+        """Ends the process, and removes the files."""
+        self._sandbox.close()
         self._folder.cleanup()
 
 
 class MatchProcess:
-    """One sandbox, with the files of the players that fight in it."""
+    """One sandbox that plays fights, and finds out who ends it."""
 
     def __init__(self, challenge: Mapping[str, Any]) -> None:
-        self._files = PlayerFiles()
         rules = Challenge.model_validate(challenge)
         seconds = max(rules.decision.seconds * rules.decision.strikes, _CALL_SECONDS)
-        limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
-        setup = {"challenge": dict(challenge), "folder": os.getcwd()}
-        self._sandbox = Sandbox(TARGET, setup, limits, [self._files.path])
+        self._sandbox = PlayerSandbox(TARGET, rules, seconds, _SILENCE)
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights; yields each with its result, also those that a player has lost without a fight.
@@ -223,7 +228,6 @@ class MatchProcess:
     def close(self) -> None:
         """Ends the process, and removes the files."""
         self._sandbox.close()
-        self._files.close()
 
     def _results(
         self,
@@ -236,7 +240,7 @@ class MatchProcess:
         """Yields the results of one job, and removes their fights from ``waiting``; `SandboxDied` if that ends it."""
         numbers = {match: n for n, match in enumerate(dict.fromkeys(fight.match for fight in waiting.values()))}
         job = {
-            "players": self._files.placed(players, names),
+            "players": self._sandbox.placed(players, names),
             "fights": [
                 {
                     "players": [*map(names.index, _pair(each))],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import time
 from base64 import b64decode
@@ -22,12 +21,12 @@ from sb3_pvp.arena.match_rounds import TICK_LIMIT, files_of
 from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT, LiveFight, LiveSummary, Person
 from sb3_pvp.arena.page.people import People, PersonFight
-from sb3_pvp.arena.playing import PlayerFiles
+from sb3_pvp.arena.playing import PlayerSandbox
 from sb3_pvp.arena.referee import unpacked
 from sb3_pvp.arena.replaying import kind_of
 from sb3_pvp.arena.store import ACTIVE, Entrant
 from sb3_pvp.common.errors import Refusal, one_line
-from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
+from sb3_pvp.common.sandbox.sandbox import SandboxDied
 from sb3_pvp.game import Drill, controls_of
 from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, about_game, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
@@ -91,17 +90,15 @@ class FightProcess:
     """A sandbox that plays live fights, one tick after another; ``patient``: for long work, which others go before."""
 
     def __init__(self, challenge: Challenge, patient: bool = False) -> None:
-        self.files, self._lock = PlayerFiles(), asyncio.Lock()
-        seconds, silence = max(challenge.decision.seconds * 2, 5.0), 900.0 if patient else 120.0
-        limits = SandboxLimits(memory_mb=challenge.memory_mb, call_seconds=seconds, silence_seconds=silence)
-        setup = {"challenge": challenge.model_dump(mode="json"), "folder": os.getcwd(), "nice": 15 if patient else 0}
-        self._sandbox = Sandbox(TARGET, setup, limits, [self.files.path])
+        seconds, self._lock = max(challenge.decision.seconds * 2, 5.0), asyncio.Lock()
+        silence, nice = (900.0, 15) if patient else (120.0, 0)
+        self.sandbox = PlayerSandbox(TARGET, challenge, seconds, silence, nice=nice)
 
     async def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the answer to a job, ``{"fault": seat, "cause": …}`` if there is none."""
         async with self._lock:
             try:
-                return await asyncio.to_thread(lambda: next(iter([*self._sandbox.run(job)])))
+                return await asyncio.to_thread(lambda: next(iter([*self.sandbox.run(job)])))
             except SandboxDied as error:
                 return {"fault": error.marked if error.marked in (0, 1) else -1, "cause": error.cause}
             except RuntimeError as error:
@@ -110,8 +107,7 @@ class FightProcess:
     async def close(self) -> None:
         """Ends the process and its fights, after the tick that it plays."""
         async with self._lock:
-            await asyncio.to_thread(self._sandbox.close)
-        self.files.close()
+            await asyncio.to_thread(self.sandbox.close)
 
 
 class LiveFights:
@@ -314,7 +310,7 @@ class LiveFights:
         if lost:
             name, cause = next(iter(lost.items()))
             raise PageRefusal(f"{name} cannot fight: {cause}", 409)
-        return process.files.placed(players, [each.name for each in pair])
+        return process.sandbox.placed(players, [each.name for each in pair])
 
 
 def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> PersonFight:
