@@ -406,7 +406,7 @@ def export(
 ) -> None:
     """Export all matches as CSV: model1, model2, timestamp and result; or the whole page."""
     if site is not None:
-        from sb3_pvp.arena.page.files import write_site
+        from sb3_pvp.arena.page.rendering import write_site
 
         with progress("writing the page"):
             count = write_site(_opened(folder), site)

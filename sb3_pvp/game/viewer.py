@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.game.contract import Contract
@@ -264,6 +264,12 @@ def pressed_actions(
         rest = 0 if legal[0] or not mask[begin] else int(legal.argmax())
         chosen.append([*tries, rest][0])
     return np.array(chosen)
+
+
+def made_controls(contract: Contract, action: ArrayLike, controls: Sequence[Control]) -> list[Control]:
+    """Returns which of these controls an action, ints ``(heads,)``, makes, with all that goes with them."""
+    made = {head.actions[choice].id for head, choice in zip(contract.heads, np.asarray(action).tolist(), strict=True)}
+    return [control for control in controls if {*_ids(control)} <= made]
 
 
 def _ids(control: Control) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import foreign, loadable
-from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names, viewer_for_players
+from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names, game_reference, viewer_for_players
 from sb3_pvp.game.contract import Contract
 
 FORMAT, VERSION = "sb3_pvp fight", 1
@@ -147,6 +147,13 @@ def viewer_for_page(game: str | Game, for_player: bool = False) -> Any:
     """Returns the viewer that draws live fights of a game, of a player's own ones only what the player may see."""
     found = find_game(game)
     return viewer_of(game) if not for_player or hasattr(found.viewer, "seen") else TextScenes(found, for_player=True)
+
+
+def about_game(game: Game, contract: Contract) -> dict[str, Any]:
+    """Returns what a recording says of its game: its ``contract``, ``heads`` and ``game``."""
+    reference = game_reference(game)
+    named = None if reference == contract.name else reference
+    return {"contract": contract.name, "heads": heads_of(contract), "game": named}
 
 
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
