@@ -98,7 +98,20 @@ class Turn:
         """Chooses a sub-action in the fights ``where``, bool ``(N,)``; of several in one head, the first counts."""
         self._chosen[:, self._contract.flat_index(action)] |= where
 
+    def choose_at_random(self) -> None:
+        """Chooses among what is not masked in the first head, in each fight, by `chance`."""
+        size = self._contract.head_sizes[0]
+        self._chosen[np.arange(len(self._masks)), random_entries(self._masks[:, :size], self.chance)] = True
+
     def actions(self) -> NDArray[np.int64]:
         """Returns the chosen actions, int64 ``(N, num_heads)``; a head without a choice takes entry 0."""
         borders = pairwise(self._contract.head_offsets)
         return np.stack([self._chosen[:, begin:end].argmax(axis=1) for begin, end in borders], axis=1)
+
+
+def random_entries(masks: Booleans, chance: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Returns a true entry of each mask ``(N, A)``, int64 ``(N,)``: all are as likely, and ``chance`` decides."""
+    rows, entries = np.nonzero(masks)
+    counts = np.bincount(rows, minlength=len(masks))
+    # All masks one behind the other: where each begins, and a place in it.
+    return entries[np.cumsum(counts) - counts + (chance * counts).astype(np.int64)]
