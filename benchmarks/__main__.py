@@ -9,6 +9,7 @@ import typer
 from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
+from benchmarks.chess import bench_chess
 from benchmarks.distributed import bench_distributed
 from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_proofs.commands import dreamer_proofs
@@ -52,6 +53,7 @@ app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("soccer")(bench_soccer)
+app.command("chess")(bench_chess)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)

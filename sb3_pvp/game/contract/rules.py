@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,21 @@ class DependencyTables:
 
     def satisfied(self, chosen: Booleans) -> Booleans:
         """Returns which entries the rules allow, given those ``chosen``; both bool ``(..., num_flat_actions)``."""
-        counts = np.asarray(chosen, dtype=np.int64)  # a product of bools would not count
-        has_all = counts @ self.require_all.T == self.require_all.sum(axis=1)
-        has_any = (counts @ self.require_any.T > 0) | ~self.require_any.any(axis=1)
-        has_none = counts @ self.require_none.T == 0
-        return np.asarray(has_all & has_any & has_none)
+        allowed, ruled = np.ones(np.shape(chosen), np.bool_), self._ruled
+        if ruled.size:  # few entries have rules, and in games of thousands of them none
+            counts = np.asarray(chosen, dtype=np.int64)  # a product of bools would not count
+            of_all, of_any, of_none = (
+                table[ruled] for table in (self.require_all, self.require_any, self.require_none)
+            )
+            has_all = counts @ of_all.T == of_all.sum(axis=1)
+            has_any = (counts @ of_any.T > 0) | ~of_any.any(axis=1)
+            allowed[..., ruled] = has_all & has_any & (counts @ of_none.T == 0)
+        return allowed
+
+    @cached_property
+    def _ruled(self) -> NDArray[np.int64]:
+        tables = (self.require_all, self.require_any, self.require_none)
+        return np.flatnonzero(np.any([table.any(axis=1) for table in tables], axis=0))
 
 
 def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:

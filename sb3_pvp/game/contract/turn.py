@@ -120,6 +120,11 @@ class Turn:
         """Chooses a sub-action in the fights ``where``, bool ``(N,)``; of several in one head, the first counts."""
         self._chosen[:, self._contract.flat_index(action)] |= where
 
+    def choose_at_random(self) -> None:
+        """Chooses among what is not masked in the first head, in each fight, by `chance`."""
+        size = self._contract.head_sizes[0]
+        self._chosen[np.arange(len(self._masks)), random_entries(self._masks[:, :size], self.chance)] = True
+
     def set(self, head: str, numbers: ArrayLike) -> None:
         """Sets a head that is a number, from -1 to 1, to one for all fights, or to one for each ``(N,)``."""
         self._numbers[self._contract.head_index(head)] = numbers
@@ -132,3 +137,11 @@ class Turn:
         for head, numbers in self._numbers.items():
             decided[:, head] = numbers
         return decided
+
+
+def random_entries(masks: Booleans, chance: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Returns a true entry of each mask ``(N, A)``, int64 ``(N,)``: all are as likely, and ``chance`` decides."""
+    rows, entries = np.nonzero(masks)
+    counts = np.bincount(rows, minlength=len(masks))
+    # All masks one behind the other: where each begins, and a place in it.
+    return entries[np.cumsum(counts) - counts + (chance * counts).astype(np.int64)]

@@ -1,0 +1,47 @@
+"""Chess, ChessPvP-v0: all rules, in Numba, for thousands of boards at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sb3_pvp.game import Game, find_game
+from sb3_pvp.game.arrays import OutcomeRewards
+from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.games.chess.layout import CONTRACT, NAME
+from sb3_pvp.games.chess.params import ChessParams
+from sb3_pvp.games.chess.viewer import ChessViewer
+
+if TYPE_CHECKING:
+    from sb3_pvp.games.chess.world import ChessWorld
+
+__all__ = ["CHESS", "ChessGame", "perft"]
+
+
+class ChessGame(Game):
+    """Chess between two seats, one of which has White."""
+
+    name, contract, params, rewards, viewer = NAME, CONTRACT, ChessParams, OutcomeRewards(), ChessViewer()
+    scripts: Mapping[str, Any] = {"random": Turn.choose_at_random}
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return find_game, (self.name,)
+
+    def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> ChessWorld:
+        """See `sb3_pvp.game.Game.make_world`."""
+        from sb3_pvp.games.chess.world import ChessWorld  # here, because it imports Numba
+
+        return ChessWorld(num_fights, seed, params)
+
+
+def perft(fen: str, depth: int) -> int:
+    """Returns how many sequences of ``depth`` legal moves a position has; `ValueError` if the FEN is no position."""
+    from sb3_pvp.games.chess import fen as notation
+
+    return notation.perft(fen, depth)
+
+
+CHESS = ChessGame()
