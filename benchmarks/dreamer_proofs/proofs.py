@@ -101,7 +101,7 @@ class EpisodeLines(BaseCallback):
         updates = getattr(self.model, "n_updates", 0)
         line = self.names | {"env_steps": self.num_timesteps, "episode_return": round(episode_return, 3)}
         line |= {"length": length, "updates": updates, "cpu_s": seconds}
-        # A reward of +-1 that is known leaves a loss of 0.67, and one of unknown sign 1.36 (dreamer.md §5.4).
+        # A record whose reward of +-1 is known leaves a loss of 0.67, one of unknown sign 1.36 (dreamer.md §5.4).
         shown = {"reward_loss": "loss/rew", "entropy": "ent/action"}.items()
         figures = getattr(self.model, "_figures", {})
         line |= {name: round(figures[figure].item(), 3) for name, figure in shown if figures}
