@@ -385,7 +385,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         finish_tracking(exit_code=1)
                     # Before the first rollout the settings are wrong, which is one line; later a traceback is needed.
                     with nullcontext() if callbacks.has_begun else self._refusals():
-                        raise shown
+                        raise shown from shown.__cause__
                 self._was_stopped, self._stops_at_once = True, callbacks.at_once
                 if callbacks.resumes_at is not None and hasattr(model, "training_state"):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start

@@ -303,7 +303,9 @@ def save_after_error(model: BaseAlgorithm, folder: Path, error: Exception, has_b
         model.save(folder / "interrupted_model")
     if reason is None:
         return error
-    return TrainingInterrupted(f"{reason}; the model so far was saved as {folder}/interrupted_model.zip")
+    lost = TrainingInterrupted(f"{reason}; the model so far was saved as {folder}/interrupted_model.zip")
+    lost.__cause__ = error
+    return lost
 
 
 def finish_checkpoints(callbacks: Iterable[BaseCallback], model: BaseAlgorithm, stem: Path) -> None:
