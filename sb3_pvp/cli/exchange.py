@@ -155,8 +155,8 @@ def import_mlagents(
     status: dict[str, dict[str, Any]] = {}
     for name, state in (read_status(run / STATUS) if run and (run / STATUS).is_file() else {}).items():
         newest = state.newest_file(config)
-        own = {"steps": state.steps, "checkpoints": len(state.checkpoints), "elo": state.elo}
-        status[name] = {**own, "file": None if newest is None else str(newest)}
+        status[name] = {"steps": state.steps, "checkpoints": len(state.checkpoints), "elo": state.elo}
+        status[name]["file"] = None if newest is None else str(newest)
     source = imported.text(config.name)
     if output is not None:
         write_atomically(output, source)

@@ -11,7 +11,9 @@ import sys
 import uuid
 import warnings
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from pprint import pprint
@@ -32,28 +34,29 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms import presets
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
+from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
 from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.errors import (
     Refusal,
-    TrainingInterrupted,
     refusals,
+    require_all_known,
+    require_known,
     without_password,
     without_passwords,
 )
-from sb3_pvp.common.stop_signals import drop_lost_outputs, only_by_ctrl_c, uninterrupted
+from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
-from sb3_pvp.zoo.hyperparameter_checks import check_hyperparams
 from sb3_pvp.zoo.patches import replaced
-from sb3_pvp.zoo.runs.changes import apply_changes
+from sb3_pvp.zoo.runs.changes import apply_changes, start_over
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
@@ -62,7 +65,9 @@ from sb3_pvp.zoo.runs.resume import (
     choose_run,
     continue_counting,
     copy_league,
+    finish_checkpoints,
     running,
+    save_after_error,
     steps_of,
     stopped_run,
     warn_if_inexact,
@@ -189,8 +194,6 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             print(f"No run to resume in {self.log_path}: starting a new one")
             return
         print(f"Resuming {run.folder} after {run.steps} steps")
-        for change in run.changes:
-            print(f"Changed {change}")
         warn_if_inexact(run)
         self._stopped_run = run
         self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
@@ -309,18 +312,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             model = super()._load_pretrained_agent(hyperparams, env)
             vars(model).pop("training_state", None)  # a new run starts new episodes
             if self._starts_over:
-                model.num_timesteps = 0
-                if isinstance(model, PvpPPO):
-                    model.trained_rollouts = model.num_updates = model._n_updates = 0
-                    model._apply_schedules(0)
+                start_over(model)
             return model
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
         settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
         model = ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
-        if changes := [*self._stopped_run.changes]:
-            if not isinstance(model, PvpPPO):
-                raise Refusal(f"--changed is for --algo {presets.OURS}, not for {self.algo}")
-            apply_changes(model, hyperparams, changes)
+        if self._stopped_run.changes:
+            apply_changes(model, hyperparams, self._stopped_run.changes)
         return model
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
@@ -349,8 +347,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         run, stopped = Path(self.save_path), self._stopped_run
         if not stopped:
             model.save(run / INITIAL_MODEL)
-            continues = self.continue_training and not self._starts_over
-            league = league_of(Path(self.trained_agent)) if continues else None
+            league = league_of(Path(self.trained_agent)) if self.continue_training and not self._starts_over else None
             if league is not None:
                 with self._refusals():
                     copy_league(league, run / LEAGUE, model)
@@ -383,7 +380,12 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             except (KeyboardInterrupt, Exception) as error:
                 # A signal may reach other processes as well, whose end then raises another error here.
                 if isinstance(error, Exception) and not callbacks.interrupted:
-                    self._save_and_raise(model, error, callbacks.has_begun)
+                    shown = save_after_error(model, run, error, callbacks.has_begun)
+                    if self._track:
+                        finish_tracking(exit_code=1)
+                    # Before the first rollout the settings are wrong, which is one line; later a traceback is needed.
+                    with nullcontext() if callbacks.has_begun else self._refusals():
+                        raise shown from shown.__cause__
                 self._was_stopped, self._stops_at_once = True, callbacks.at_once
                 if callbacks.resumes_at is not None and hasattr(model, "training_state"):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
@@ -400,22 +402,6 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
                     model.env.close()  # type: ignore[union-attr]
 
-    def _save_and_raise(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
-        """Saves the model after an error, and raises the exception to show to the user."""
-        reason = str(error) if isinstance(error, WorldError) else None
-        if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-            reason = "the process of an environment has ended (see above for its error, if there was one)"
-        if has_begun or reason is not None:
-            model.save(f"{self.save_path}/interrupted_model")
-        if self._track:
-            finish_tracking(exit_code=1)
-        if reason is not None:
-            so_far = f"{self.save_path}/interrupted_model.zip"
-            raise TrainingInterrupted(f"{reason}; the model so far was saved as {so_far}") from error
-        # Before the first rollout the settings are wrong, which is one line; later a traceback is needed.
-        with nullcontext() if has_begun else self._refusals():
-            raise error
-
     def save_trained_model(self, model: BaseAlgorithm) -> None:
         """Saves the model as the base class does, and logs it to W&B if the run is tracked.
 
@@ -424,10 +410,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
-        with suppress(KeyboardInterrupt), only_by_ctrl_c():  # the model is saved, and a graph can be made of it later
-            for callback in [] if self._stops_at_once else self.callbacks:
-                if isinstance(callback, MaskableCheckpointCallback):
-                    callback.finish(model, Path(self.save_path, self.env_name))
+        if not self._stops_at_once:
+            finish_checkpoints(self.callbacks, model, Path(self.save_path, self.env_name))
         if self._track:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):
@@ -438,3 +422,29 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
+
+
+def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str) -> None:
+    """Checks names, and values as far as that needs no environment; raises `ValueError` for the first error."""
+    check_names(hyperparams, algorithm)
+    for name in ("n_timesteps", "policy"):
+        if hyperparams.get(name) is None:
+            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
+    if hyperparams.get("frame_stack") is not None:
+        raise ValueError(
+            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
+        )
+    normalize = hyperparams.get("normalize")  # true, or arguments of VecNormalize
+    try:
+        normalize = eval(normalize, {}) if isinstance(normalize, str) else normalize
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if normalize and (not isinstance(normalize, Mapping) or normalize.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
+    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
+    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
+    require_all_known(f"argument of {env_id}", env_kwargs or (), known)
+    check_settings(hyperparams)
+    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
+    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
+        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})

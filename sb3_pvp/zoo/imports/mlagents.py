@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from sb3_pvp.algorithms.mapoca.team_update import FLOORS
-from sb3_pvp.common.errors import did_you_mean, foreign, require_known, shown
+from sb3_pvp.common.errors import did_you_mean, foreign, loadable, require_known, shown
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.game.contract import agents_per_seat
@@ -175,7 +175,7 @@ def _game_of(behavior: str, wanted: str | None) -> Game:
     names = game_names()
     if named := [each for each in names if re.sub(r"-v\d+$", "", each) == behavior]:
         return find_game(named[0])
-    for game in map(find_game, names):
+    for game in loadable("game", names, find_game):
         if behavior.lower() in {re.sub(r"\d+$", "", agent.id).lower() for agent in game.contract.agents}:
             return game
     raise ValueError(f"no game, and no agent of one, is named like the behavior {behavior!r}: pass --game NAME")

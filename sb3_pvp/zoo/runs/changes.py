@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
+from sb3_pvp.algorithms.ppo import PvpPPO
+from sb3_pvp.algorithms.presets import OURS
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.plain_yaml import parse_ordered_dict
 from sb3_pvp.common.schedules import parse_schedule
@@ -44,17 +46,21 @@ def changes_of_config(before: str, now: str) -> list[Change]:
     return []
 
 
-def apply_changes(model: Any, hyperparams: Mapping[str, Any], changes: list[Change]) -> None:
-    """Sets the changed hyperparameters of a loaded `PvpPPO`; raises `Refusal` for those that cannot change.
+def apply_changes(model: Any, hyperparams: Mapping[str, Any], changes: Sequence[Change]) -> None:
+    """Sets the changed hyperparameters of a loaded `PvpPPO`; raises `Refusal` for other models, and what cannot change.
 
     Callbacks get their new arguments, since they are made anew.
     """
+    if not isinstance(model, PvpPPO):
+        raise Refusal(f"--changed is for --algo {OURS}, not for models of {type(model).__name__}")
     names = [*dict.fromkeys(change.path.partition(".")[0] for change in changes)]
     if fixed := [name for name in names if name not in CHANGEABLE or (name in RANGES and name not in hyperparams)]:
         raise Refusal(
             f"{fixed[0]} cannot change when a run is resumed, only {', '.join(sorted(CHANGEABLE))}: start a new run "
             "from its model with --initialize-from"
         )
+    for change in changes:
+        print(f"Changed {change}")
     for name in names:
         if name in RANGES:
             given = hyperparams[name]
@@ -64,6 +70,14 @@ def apply_changes(model: Any, hyperparams: Mapping[str, Any], changes: list[Chan
             else:
                 setattr(model, name, value_at(name, given))
     model._apply_schedules(model.trained_rollouts)
+
+
+def start_over(model: Any) -> None:
+    """Lets a loaded model begin to count from 0, with its schedules as at the start."""
+    model.num_timesteps = 0
+    if isinstance(model, PvpPPO):
+        model.trained_rollouts = model.num_updates = model._n_updates = 0
+        model._apply_schedules(0)
 
 
 def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

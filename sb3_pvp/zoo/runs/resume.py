@@ -13,7 +13,7 @@ import shutil
 import signal
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,11 +27,12 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalC
 
 from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
-from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.callbacks.checkpoint import CHECKPOINTS, MaskableCheckpointCallback
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage, write_atomically
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say, uninterrupted
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, only_by_ctrl_c, say, uninterrupted
 from sb3_pvp.common.waiting import is_waiting
+from sb3_pvp.game import WorldError
 from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
@@ -289,6 +290,31 @@ class RunCallbacks(CallbackList):
             self._save()
         self.is_over = True
         super()._on_training_end()
+
+
+def save_after_error(model: BaseAlgorithm, folder: Path, error: Exception, has_begun: bool) -> Exception:
+    """Saves the model of a run that an error has ended, once it ``has_begun`` or a server or a worker was lost.
+
+    Returns the exception for the user: for other errors than those the same one.
+    """
+    reason = str(error) if isinstance(error, WorldError) else None
+    if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
+        reason = "the process of an environment has ended (see above for its error, if there was one)"
+    if has_begun or reason is not None:
+        model.save(folder / "interrupted_model")
+    if reason is None:
+        return error
+    lost = TrainingInterrupted(f"{reason}; the model so far was saved as {folder}/interrupted_model.zip")
+    lost.__cause__ = error
+    return lost
+
+
+def finish_checkpoints(callbacks: Iterable[BaseCallback], model: BaseAlgorithm, stem: Path) -> None:
+    """Lets callbacks write what belongs to a final model, which is saved already: Ctrl-C leaves it out."""
+    with suppress(KeyboardInterrupt), only_by_ctrl_c():
+        for callback in callbacks:
+            if isinstance(callback, MaskableCheckpointCallback):
+                callback.finish(model, stem)
 
 
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:

@@ -16,7 +16,7 @@ from sb3_pvp.algorithms.presets import find_preset, hyperparams_in
 from sb3_pvp.cli import main
 from sb3_pvp.zoo.imports.mlagents import ImportedTrainers, import_mlagents
 from sb3_pvp.zoo.imports.mlagents_keys import KNOWN, OTHERS, SECTIONS
-from tests.paths import DATA
+from tests.paths import DATA, ROOT
 
 CHECKPOINTS, GHOST = (f"sb3_pvp.callbacks.{name}Callback" for name in ("MaskableCheckpoint", "GhostSelfPlay"))
 TWOS, STRIKERS = (DATA / "team-play" / f"{name}.yaml" for name in ("soccer_twos", "strikers_vs_goalie"))
@@ -294,6 +294,21 @@ def test_the_command_writes_a_preset_that_says_what_is_left_out(
     assert find_preset(str(file)).algo == "mapoca"
     found = json.loads(run(str(TWOS), "--json"))
     assert found["notes"] == notes and found["presets"]["SoccerTwos-v0"]["n_steps"] == 160
+
+
+def test_the_page_names_every_key() -> None:
+    page = (ROOT / "docs/ml-agents.md").read_text(encoding="utf-8")
+    names = {path.rpartition(".")[2] for path in (*KNOWN, *SECTIONS)} | {*OTHERS}
+    assert not {name for name in names if f"`{name}`" not in page and f".{name}`" not in page}
+
+
+@pytest.mark.parametrize("algo", ["mapoco", 3, ["mapoca"]])
+def test_a_preset_of_an_unknown_algorithm_is_refused(algo: Any, tmp_path: Path) -> None:
+    (tmp_path / "own.yml").write_text(yaml.safe_dump({"SoccerTwos-v0": {"algo": algo, "n_timesteps": 1}}))
+    preset = find_preset(str(tmp_path / "own.yml"))
+    with pytest.raises(ValueError, match="unknown algorithm"):
+        _ = preset.algo
+    assert preset.hyperparams() == {"n_timesteps": 1}
 
 
 def test_the_folder_of_a_run_shows_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,8 @@ def test_a_killed_run_resumes_exactly(actors: int, tmp_path: Path) -> None:
 
 def test_presets_name_their_algorithm() -> None:
     of_teams = {name: preset for name, preset in presets().items() if preset.algo == "mapoca"}
-    assert {*of_teams} == {f"mapoca-{game}" for game in ("SoccerTwos-v0", "StrikersVsGoalie-v0")}
+    games = "SoccerTwos", "StrikersVsGoalie"
+    assert {*of_teams} == {*games, *(f"mapoca-{game}-v0" for game in games)}
     assert all(preset.algo == "maskable_ppo" for name, preset in presets().items() if name not in of_teams)
 
 

@@ -19,7 +19,7 @@ from sb3_pvp.callbacks.self_play import Shares
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.zoo.hyperparameter_checks import check_hyperparams
+from sb3_pvp.zoo.manager import check_hyperparams
 from sb3_pvp.zoo.sweeps.space import (
     DEFAULT_SPACE,
     Space,
