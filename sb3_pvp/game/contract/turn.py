@@ -144,4 +144,5 @@ def random_entries(masks: Booleans, chance: NDArray[np.float64]) -> NDArray[np.i
     rows, entries = np.nonzero(masks)
     counts = np.bincount(rows, minlength=len(masks))
     # All masks one behind the other: where each begins, and a place in it.
-    return entries[np.cumsum(counts) - counts + (chance * counts).astype(np.int64)]
+    chosen: NDArray[np.int64] = entries[np.cumsum(counts) - counts + (chance * counts).astype(np.int64)]
+    return chosen

@@ -237,7 +237,7 @@ def play_move(position: Position, action: int) -> int:
     position[NUMBER] += position[BLACK]
     flip = 56 if position[BLACK] else 0
     turn_round(position)
-    return (start ^ flip) + 64 * (end ^ flip) + 4096 * becomes
+    return int((start ^ flip) + 64 * (end ^ flip) + 4096 * becomes)
 
 
 @compiled
@@ -256,7 +256,7 @@ def settle(position: Position, moves: Ints, count: int) -> None:
 @compiled
 def key_of(position: Position) -> np.uint64:
     """Returns a hash of all that makes two positions the same, see `settle`."""
-    key = _BITS[64 * 13 + position[RIGHTS]]
+    key: np.uint64 = _BITS[64 * 13 + position[RIGHTS]]
     for square in range(64):
         if position[square] != 0:
             key ^= _BITS[13 * square + position[square] + 6]
