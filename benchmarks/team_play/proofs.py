@@ -116,7 +116,6 @@ PROOFS = {
         n_envs=16,
         n_steps=128,
         hidden=(128, 128),
-        reward_scale=0.1,  # else MA-POCA's values may move by a small part of a return in each update only
         last=100,
     ),
 }
