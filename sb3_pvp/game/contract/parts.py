@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Literal
@@ -44,12 +44,8 @@ class Head:
     description: str
     actions: tuple[SubAction, ...] = ()
     #: Whether it is a real number from -1 to 1, which the game scales to its own bounds. In masks it has one entry,
-    #: which is always legal: a sub-action that is called like the head.
+    #: which is always legal: a sub-action that is called like the head, and that a contract adds.
     number: bool = False
-
-    def __post_init__(self) -> None:
-        if self.number and not self.actions:
-            object.__setattr__(self, "actions", (SubAction(self.id, self.description),))
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,14 @@ class Agent:
     #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
     active: str | None = None
     seats: tuple[int, ...] = (0, 1)  #: Those on which it is ever in the game.
+
+
+def with_entry(head: Head) -> Head:
+    """Returns a head that is a number with its entry, any other as it is; `ContractError` for a number with choices."""
+    own = (SubAction(head.id, head.description),)
+    if head.number and head.actions not in ((), own):
+        raise ContractError(f"head {head.id!r} is a number: leave out its choices")
+    return replace(head, actions=own) if head.number else head
 
 
 def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:
