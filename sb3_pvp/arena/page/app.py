@@ -76,8 +76,8 @@ class Admitted(BaseModel):
 class ArenaPage:
     """What all answers are made from."""
 
-    def __init__(self, arena: Arena, live: LiveFights) -> None:
-        self.arena, self.live = arena, live
+    def __init__(self, arena: Arena, live: LiveFights, guarded: bool) -> None:
+        self.arena, self.live, self.guarded = arena, live, guarded
         self.pages = Pages(arena.challenge.name, _address)
         self.admitting = asyncio.Lock()  # one test fight at a time
         self._lock, self._seen, self.looked_at = threading.Lock(), tuple[Any, ...](), -inf
@@ -112,10 +112,10 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool =
     Args:
         arena: whose page it is.
         hosts: names under which it may be asked for, without ports; ``["*"]``: all.
-        guarded: limit the rate of requests; tests that ask often do not.
+        guarded: limit what one address may ask for; tests that ask often do not.
         shows: let players fight for whoever looks, without being asked to.
     """
-    page = ArenaPage(arena, LiveFights(arena))
+    page = ArenaPage(arena, LiveFights(arena), guarded)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -277,9 +277,10 @@ def live_fights(page: Page) -> list[LiveSummary]:
 
 
 @_api.post("/live", status_code=201)
-async def begin(page: Page, order: LiveOrder) -> LiveBegun:
+async def begin(page: Page, request: Request, order: LiveOrder) -> LiveBegun:
     """Begins a live fight, which never counts in the table."""
-    return _begun(await page.live.begin(order))
+    address = request.client.host if page.guarded and request.client else ""
+    return _begun(await page.live.begin(order, address=address))
 
 
 def _begun(fight: LiveFight) -> LiveBegun:

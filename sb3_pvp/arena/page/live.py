@@ -40,6 +40,7 @@ REACH = 12
 KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
 #: Fights at the same time, and those that are kept for late viewers.
+MOST_OWN = 8  #: Fights at the same time that one address has begun.
 MOST_FIGHTS, MOST_KEPT = 32, 60
 #: Fights of people that wait until their costliest ticks are looked for.
 MOST_WAITING = 8
@@ -146,10 +147,19 @@ class LiveFights:
             raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
         return self._fights[name]
 
-    async def begin(self, order: LiveOrder, score: Sequence[float] = (0.0, 0.0)) -> LiveFight:
-        """Begins a fight, and returns it at its start; ``score`` is that of its series. Raises `PageRefusal`."""
-        if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
+    async def begin(self, order: LiveOrder, score: Sequence[float] = (0.0, 0.0), address: str = "") -> LiveFight:
+        """Begins a fight, and returns it at its start; raises `PageRefusal`.
+
+        Args:
+            order: what fight.
+            score: that of its series.
+            address: of whoever begins it, so that nobody takes all places; empty: that is known to be well.
+        """
+        running = [each for each in self._fights.values() if each.state != "over"]
+        if len(running) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
+        if address and sum(each.address == address for each in running) >= MOST_OWN:
+            raise PageRefusal(f"you have {MOST_OWN} fights on already: end one of them, or let it end", 429)
         rules, wish, name = self._arena.challenge, order.person, "you"
         if wish is not None and wish.name:
             try:
@@ -181,7 +191,7 @@ class LiveFights:
             raise PageRefusal(f"the fight cannot begin: {reply['cause']}")
         fight.add(reply)
         fight.state = "paused" if order.paused and person is None else fight.state
-        fight.order, fight.score = order, [*score]
+        fight.order, fight.score, fight.address = order, [*score], address
         self._fights[fight.id] = fight
         for old in [name for name, each in self._fights.items() if each.state == "over"][: -MOST_KEPT or None]:
             del self._fights[old]
@@ -194,7 +204,7 @@ class LiveFights:
         """Begins the next fight of a series, or the first one of another; raises `PageRefusal`."""
         if fight.state != "over" or fight.person is None:
             raise PageRefusal("the fight is not over, or nobody plays in it", 409)
-        return await self.begin(fight.order, (0.0, 0.0) if fight.is_decided else fight.score)
+        return await self.begin(fight.order, (0.0, 0.0) if fight.is_decided else fight.score, fight.address)
 
     def costly(self, fight: LiveFight) -> CostlyTicks:
         """Returns what is known of the costliest ticks of a person's fight, one of which is looked at at a time.

@@ -105,6 +105,7 @@ class LiveFight(GrowingRecording):
         self.due = time.monotonic() + (COUNTDOWN if person else 0.0)
         self.after: dict[str, Any] | None = None
         self.order: Any = None  #: How it was begun.
+        self.address = ""  #: By whom.
         self.score = [0.0, 0.0]  #: Of a person and the opponent, in the fights of a series.
         self.kept: dict[str, Any] | None = None  #: What is needed to look for the person's costliest ticks.
         self.thinking: asyncio.Task[Any] | None = None  #: That looks for them.
@@ -117,7 +118,7 @@ class LiveFight(GrowingRecording):
             id=self.id,
             players=self.names,
             state=self.state,
-            tick=len(self.moments) - 1,
+            tick=self.tick,
             viewers=len(self.viewers),
             speed=self.speed,
             outcomes=self.header["outcomes"],
@@ -145,7 +146,7 @@ class LiveFight(GrowingRecording):
         viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
-        missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
+        missed = {"moments": self.moments_from(seen), "first": seen, "events": self.events, **self._status()}
         viewer.put_nowait(orjson.dumps(missed).decode())
         if self.state == "over":
             viewer.put_nowait(None)
@@ -197,7 +198,7 @@ class LiveFight(GrowingRecording):
         else:
             self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         self._wake.set()
-        self.told({"moments": [], "first": len(self.moments), **self._status()})
+        self.told({"moments": [], "first": self.tick + 1, **self._status()})
 
     async def run(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         """Plays the fight to its end, a tick at a time, at its speed, by jobs for `sb3_pvp.arena.page.live_worker`.
@@ -219,9 +220,10 @@ class LiveFight(GrowingRecording):
     def finish(self) -> None:
         """Tells everybody that it is over."""
         self.state = "over"
-        self.told({"moments": [], "first": len(self.moments), "events": self.events[-1:], **self._status()})
+        self.told({"moments": [], "first": self.tick + 1, "events": self.events[-1:], **self._status()})
         for viewer in [*self.viewers]:
             self.leave(viewer)
+        self.put_away()
 
     def completed(self, after: dict[str, Any]) -> None:
         """Keeps all of a person's fight that is over, for everybody to see."""
@@ -244,7 +246,7 @@ class LiveFight(GrowingRecording):
             self.moments[-1]["outlooks"] = reply["outlooks"]
         self.header["build"], moment = reply["build"], reply["moment"]
         self.state = "over" if "outcomes" in reply else self.state
-        about = {"first": len(self.moments), "moments": [moment], "before": reply["outlooks"]}
+        about = {"first": self.tick + 1, "moments": [moment], "before": reply["outlooks"]}
         self.told({**about, "events": self.grow(moment, reply.get("outcomes")), **self._status()})
 
     def _status(self) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from sb3_pvp.game.contract.parts import (
     ContractError,
     Head,
     Observation,
-    SubAction,
     cells_of,
     check_shape,
+    with_entry,
 )
 from sb3_pvp.game.contract.rules import Booleans, DependencyTables, check_agents, compile_dependencies
 
@@ -51,15 +51,14 @@ class Contract:
     pixels: bool = False
 
     def __post_init__(self) -> None:
+        if any(head.number for head in self.heads):
+            object.__setattr__(self, "heads", tuple(map(with_entry, self.heads)))
         if self.shape and not self.observations:
             object.__setattr__(self, "observations", cells_of(self.shape))
         if self.shape or self.pixels:
             check_shape(self.shape, self.pixels, len(self.observations))
         if not all((self.heads, self.observations, *(head.actions for head in self.heads))):
             raise ContractError(f"contract {self.name!r} has no heads, no observations, or a head without actions")
-        for head in self.heads:
-            if head.number and head.actions != (SubAction(head.id, head.description),):
-                raise ContractError(f"head {head.id!r} is a number: leave out its choices")
         _ = self._positions, self.dependencies  # computed now, so that a wrong contract fails at once
         if self.agents:
             check_agents(self.agents, [each.id for each in self.observations], self.heads, self.shared_weights)

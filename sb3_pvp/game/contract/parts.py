@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Literal
@@ -45,12 +45,8 @@ class Head:
     description: str
     actions: tuple[SubAction, ...] = ()
     #: Whether it is a real number from -1 to 1, which the game scales to its own bounds. In masks it has one entry,
-    #: which is always legal: a sub-action that is called like the head.
+    #: which is always legal: a sub-action that is called like the head, and that a contract adds.
     number: bool = False
-
-    def __post_init__(self) -> None:
-        if self.number and not self.actions:
-            object.__setattr__(self, "actions", (SubAction(self.id, self.description),))
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,14 @@ def agents_per_seat(agents: Sequence[Agent]) -> float:
     """Returns how many agents a team has, on average over the seats that have any; 1 in a game without agents."""
     seats = [seat for agent in agents for seat in agent.seats]
     return len(seats) / len({*seats}) if seats else 1.0
+
+
+def with_entry(head: Head) -> Head:
+    """Returns a head that is a number with its entry, any other as it is; `ContractError` for a number with choices."""
+    own = (SubAction(head.id, head.description),)
+    if head.number and head.actions not in ((), own):
+        raise ContractError(f"head {head.id!r} is a number: leave out its choices")
+    return replace(head, actions=own) if head.number else head
 
 
 def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:
