@@ -35,13 +35,13 @@ class MaskableCheckpointCallback(PvpCallback):
         keep: number of newest files to keep; ``None``: all.
         keep_spaced: number of older files to keep as well, about evenly spaced over the steps.
         strip_optimizer: remove the optimiser state, and all else that only training needs, from older files.
+        directory: for the files; default: ``checkpoints`` in the run folder.
+        verbose: 1: print each saved file.
         interval: steps between checkpoints, in place of ``save_freq``: saves at the first rollout behind each multiple.
         even: sets ``interval`` so that ``keep`` checkpoints divide the run evenly.
         onnx: `finish` also writes what acts as ONNX graphs.
         behavior: also keep ``run_logs/training_status.json`` in the run folder, as Unity's ML-Agents does, with this
             name for the learner; see `sb3_pvp.callbacks.training_status`.
-        directory: for the files; default: ``checkpoints`` in the run folder.
-        verbose: 1: print each saved file.
     """
 
     @checked
@@ -51,12 +51,12 @@ class MaskableCheckpointCallback(PvpCallback):
         keep: PositiveInt | None = None,
         keep_spaced: NonNegativeInt = 0,
         strip_optimizer: Flag = True,
+        directory: OptionalPath = None,
+        verbose: bool | int = 0,
         interval: PositiveInt | None = None,
         even: Flag = False,
         onnx: Flag = False,
         behavior: str | None = None,
-        directory: OptionalPath = None,
-        verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
         if even and keep is None:
