@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import subprocess
 from pathlib import Path
 
@@ -48,6 +47,6 @@ def test_the_first_block_runs_as_typed(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert "listens on" in server.stdout.readline()
-        server.send_signal(signal.SIGINT)
+        server.terminate()  # what a background heeds, too
     assert (tmp_path / "fight.html").is_file() and (tmp_path / "my-arena" / "challenge.yaml").is_file()
     assert len([*(tmp_path / "logs" / "maskable_ppo").iterdir()]) == 2, "the second training continued the first"
