@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
 METRIC = (
-    "Metric: win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate "
-    "with --opponent, otherwise the first of these that all runs have."
+    "Metric: win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo, rating or ghost_elo; default: "
+    "win_rate with --opponent, otherwise the first of these that all runs have."
 )
 
 
