@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
-METRICS = ("win_rate", "eval_win_rate", "eval_reward", "episode_reward", "episode_length", "elo", "rating")
+METRICS = ("win_rate", "eval_win_rate", "eval_reward", "episode_reward", "episode_length", "elo", "rating", "ghost_elo")
 _METRIC = "Metric; default: win_rate with --opponent, otherwise the first of these that all runs have."
 
 

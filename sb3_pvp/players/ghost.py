@@ -1,5 +1,6 @@
-"""Ghost self-play with the rules of ml-agents 1.1.0 (team-play.md §3.3, §4): when a side meets which past version of
-itself, which side learns, and what that does to its Elo rating.
+"""Ghost self-play with the rules of ml-agents 1.1.0.
+
+When a side meets which past version of itself, which side learns, and what that does to its Elo rating.
 
 A *version* is the number of updates after which weights were published. All steps are those of agents, and counted
 when a piece of an episode is complete. Nothing here knows networks or environments.
