@@ -121,7 +121,9 @@ def test_a_missing_file() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ContractError, match=r"'NHEnv' \(did you mean 'NhEnv'\?\). Known: NhEnv, ChessPvP-v0, DharokEnv"):
+    with pytest.raises(
+        ContractError, match=r"'NHEnv' \(did you mean 'NhEnv'\?\). Known: NhEnv, ChessPvP-v0, DharokEnv"
+    ):
         load_contract("NHEnv")
 
 
