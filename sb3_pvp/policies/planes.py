@@ -55,8 +55,8 @@ class _Block(nn.Module):
         super().__init__()
         self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
         # It begins as nothing, so that deep networks learn from the start.
-        nn.init.zeros_(self.second.weight)
-        nn.init.zeros_(self.second.bias)
+        for weights in self.second.parameters():
+            nn.init.zeros_(weights)
 
     def forward(self, board: th.Tensor) -> th.Tensor:
         added: th.Tensor = board + self.second(self.first(board).relu())
