@@ -32,6 +32,9 @@ NO_TRUNK: Trunk = nn.Identity()
 #: The last arguments of `AutoregressiveHeads`, in order.
 HEAD_FLAGS = ("autoregressive", "normalize_actions", "future_masks", "scale_constants")
 
+#: The tables of `DependencyRules` that are saved.
+_RULES = ("forbids", "permits", "asks_any")
+
 
 class DependencyRules(nn.Module):
     """Rules between heads as tables over the ``A`` flat entries, the sub-actions of all heads.
@@ -59,16 +62,25 @@ class DependencyRules(nn.Module):
         membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
         # "Requires this sub-action" is the same as "forbidden by all other sub-actions of that head".
         # So one table holds both kinds of rules, and a matrix product with the choices counts how many forbid an entry.
-        others = membership @ membership.T - np.eye(self.num_flat)
-        forbids = others @ tables.require_all.T + tables.require_none.T
-        self.register_buffer("forbids", th.as_tensor(forbids, dtype=th.float32))
-        self.register_buffer("permits", th.as_tensor(tables.require_any.T.astype(np.float32)))
-        self.register_buffer("asks_any", th.as_tensor(tables.require_any.any(1)))
+        forbids = tables.require_none.T.astype(np.float32)
+        if tables.require_all.any():
+            others = membership @ membership.T - np.eye(self.num_flat, dtype=np.float32)
+            forbids = others @ tables.require_all.T + forbids
+        rules = (forbids, tables.require_any.T.astype(np.float32), tables.require_any.any(1))
+        for name, values in zip(_RULES, rules, strict=True):
+            # Rules are about heads before: one head has none, and zeros for thousands of actions would fill its file.
+            self.register_buffer(name, th.as_tensor(values), persistent=len(head_sizes) > 1)
         derived = {"columns": columns, "membership": membership, "head_of": membership.argmax(1)}
         derived |= {"offsets": np.append(self.starts, self.num_flat)}
         for name, values in derived.items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
         self.register_buffer("places", self.places_of(range(len(head_sizes))), persistent=False)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if len(self.head_sizes) == 1:
+            for name in _RULES:  # files of earlier editions have them
+                state_dict.pop(prefix + name, None)
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
         """Returns the concatenated one-hot encodings, float ``(batch, A)``, of actions, int ``(batch, heads)``."""

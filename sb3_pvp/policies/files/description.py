@@ -29,6 +29,7 @@ from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, heads_of
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
+from sb3_pvp.policies.planes import ResidualPlanes
 
 #: The classes that can be described, by the names that SB3 gives them.
 _CLASSES: dict[str, type[MaskableActorCriticPolicy]] = {
@@ -249,7 +250,7 @@ class Description(BaseModel):
         for size, layers in zip(self.head_sizes, self.heads, strict=True):
             # Heads with hidden layers are as wide as the widest head.
             counted += _through(inputs, (*layers, Layer(size=max(self.head_sizes) if layers else size)))[1]
-        return counted + 2 * flat * flat  # the rules between heads
+        return counted + (2 * flat * flat if len(self.head_sizes) > 1 else 0)  # the rules between heads
 
 
 def _through(width: int, layers: Iterable[Layer]) -> tuple[int, int]:
@@ -410,20 +411,20 @@ def _limits(array: NDArray[Any]) -> Limits:
 
 
 EXTRACTORS = "sb3_pvp.features_extractors"  #: Entry-point group of features extractors.
-_SB3: dict[str, type[BaseFeaturesExtractor]] = {
-    each.__name__: each for each in (CombinedExtractor, FlattenExtractor, NatureCNN)
+_BUILT_IN: dict[str, type[BaseFeaturesExtractor]] = {
+    each.__name__: each for each in (CombinedExtractor, FlattenExtractor, NatureCNN, ResidualPlanes)
 }
 
 
 def known_extractors() -> tuple[str, ...]:
-    """Returns the names of SB3's features extractors, and of those that installed packages add."""
-    return (*_SB3, *(name for name in installed(EXTRACTORS) if name not in _SB3))
+    """Returns the names of SB3's features extractors and ours, and of those that installed packages add."""
+    return (*_BUILT_IN, *(name for name in installed(EXTRACTORS) if name not in _BUILT_IN))
 
 
 def find_extractor(name: str) -> type[BaseFeaturesExtractor]:
     """Returns a features extractor by its name among `known_extractors`; `ValueError` if it cannot be imported."""
-    if name in _SB3:
-        return _SB3[name]
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
     try:
         found = installed(EXTRACTORS)[name].load()
     except Exception as error:  # the code of another package can raise anything

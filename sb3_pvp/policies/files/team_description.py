@@ -105,7 +105,7 @@ class TeamDescription(Description):
         # Of each kind an actor and two embeddings, of which one sees actions, filled up; then the rest of the critic.
         embedded = 2 * seen + count * (self._widest() + 2 * entries)
         layers = (count * (len(self.actor) - 1) + len(self.actor) + 4) * hidden
-        return (embedded + layers) * hidden + 2 * flat**2
+        return (embedded + layers) * hidden + (2 * flat**2 if len(self.head_sizes) > 1 else 0)
 
 
 def team_values(policy: Any) -> tuple[type[TeamDescription], dict[str, Any]]:
