@@ -122,7 +122,7 @@ def test_the_ghost_plays_by_the_weights_of_its_version() -> None:
     assert len(played) > 3 and len({tuple(each) for each in played.values()}) > 3
 
 
-@pytest.mark.parametrize(("make", "stop"), [(mapoca, 5), (mapoca, 9), (ppo, 7)])
+@pytest.mark.parametrize(("make", "stop"), [(mapoca, 4), (mapoca, 5), (mapoca, 7), (mapoca, 9), (ppo, 7)])
 def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> None:
     path, own = tmp_path / "checkpoint.zip", GhostSelfPlayCallback(**SETTINGS)
     whole, model = Watch(own), make()
