@@ -43,7 +43,7 @@ docs: $(READY)  ## The pages that are made from data.
 
 site: $(READY)  ## The documentation as a site, in the folder site; fails if a link leads nowhere.
 	$(BIN)/zensical build --clean --strict
-	@echo "Look at it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
+	@echo "Open site/index.html. To search it: python3 -m http.server --directory site 8000 --bind 127.0.0.1"
 
 # PyTorch goes first and alone, so that its exact version is settled before anything asks for a range.
 $(RUNS): pyproject.toml setup.cfg constraints.txt

@@ -15,6 +15,7 @@ from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
+from benchmarks.ghost import bench_ghost
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.mapoca import bench_mapoca
 from benchmarks.model_card import model_card
@@ -39,6 +40,7 @@ app.command("rollout")(bench_rollout)
 app.command("rock_paper_scissors")(bench_rock_paper_scissors)
 app.command("train")(bench_train)
 app.command("mapoca")(bench_mapoca)
+app.command("ghost")(bench_ghost)
 app.command("acting")(bench_acting)
 app.command("actors")(bench_actors)
 app.command("actors_learning")(bench_actors_learning)

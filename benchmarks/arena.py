@@ -61,7 +61,7 @@ def bench_arena(
 
         for kind in (in_league, in_arena):  # compiles, and starts the sandbox
             kind(1_000_000)
-        sandbox: Sandbox = part._sandbox
+        sandbox: Sandbox = part._sandbox._sandbox
         worker = sandbox._worker
         assert worker is not None
         guard = psutil.Process(worker._process.pid)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,12 +19,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from benchmarks.report import ROUNDS, Case, Row, Turn, make_row, measure, print_report, take_turn
+from benchmarks.report import ROUNDS, Case, Row, Turn, make_row, measure, positive_numbers, print_report, take_turn
 from sb3_pvp.common.errors import Refusal
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
-    from sb3_pvp.algorithms.dreamer.losses import Losses, Sequences
 
 #: CPU seconds that the original takes for an update, compiled, one thread (dreamer.md §5.4).
 ORIGINAL = {"micro, 8 starts": 0.061, "micro, all starts": 0.210, "size1m": 1.15}
@@ -51,70 +50,89 @@ class Noise(gym.Env[NDArray[np.float32], Any]):
         return seen, float(self.np_random.standard_normal()), self.tick == 50, False, {}
 
 
-def learner(name: str, device: str = "cpu") -> DreamerV3:
+def learner(name: str, device: str = "cpu", **options: Any) -> DreamerV3:
     """Returns a DreamerV3 with a replay of noise: ``micro, 8 starts``, ``micro, all starts`` or a size."""
-    from benchmarks.dreamer_proofs.proofs import MICRO, SETTINGS
+    from benchmarks.dreamer_proofs.proofs import SETTINGS
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 
     micro = name.startswith("micro")
     batch_length, imag_last = 32 if micro else 64, 8 if name == "micro, 8 starts" else 0
     changes: dict[str, Any] = {"batch_length": batch_length, "imag_last": imag_last, "train_ratio": 1e-9}
-    changes |= {"policy_kwargs": {"size": MICRO if micro else name}}
-    model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes)
+    changes |= {"policy_kwargs": {"size": "micro" if micro else name}}
+    model = DreamerV3("MlpPolicy", DummyVecEnv([Noise] * 4), seed=0, device=device, **SETTINGS | changes | options)
     return model.learn(16 * batch_length + 8 * batch_length)
 
 
 def bench_dreamer(
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds per case.")] = 20.0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
+    threads: Annotated[str, typer.Option(help="Threads of PyTorch; several numbers, such as 1,2, take turns.")] = "1",
     device: Annotated[str, typer.Option(help="cpu, or cuda: single and half precision, and CUDA graphs.")] = "cpu",
     compiled: Annotated[bool, typer.Option("--compile", help="Also with torch.compile; needs a C++ compiler.")] = False,
     peers: Annotated[Path | None, typer.Option(help="Also sheeprl, by the Python of its own environment.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Time updates of DreamerV3 at the settings that the original was timed with, and acting in 64 fights at once.
+    """Time updates of DreamerV3 at the settings that the original was timed with, and acting in 1 and 64 fights.
 
-    On a CPU, in CPU seconds of all threads, in turns, with the ratio to the original's own figure; with CUDA in
-    seconds of the clock.
+    On a CPU, in CPU seconds of all threads, in turns, with the ratio to the original's own figure, and by the clock
+    that of the fastest update of all; with CUDA in seconds of the clock.
     """
-    th.set_num_threads(threads)
+    counts = positive_numbers(threads, "--threads")
     if device == "cuda":
         if not th.cuda.is_available():
             raise Refusal("--device cuda needs a GPU that PyTorch sees; got none")
         print_report("dreamer", list(_cuda_rows(seconds)), ("torch",), as_json)
         return
     models = {name: learner(name) for name in ORIGINAL}
-    cases = [Case(name, threads, 1, model.update) for name, model in models.items()]
+    cases = [
+        Case(f"{name}, {count} threads" if count > 1 else name, count, 1, Timed(model.update, count))
+        for name, model in models.items()
+        for count in counts
+    ]
     if compiled:
-        cases += [Case(f"{name}, compiled", threads, 1, _compiled(name), name) for name in ORIGINAL]
+        cases += [Case(f"{name}, compiled", 1, 1, Timed(_compiled(name), 1)) for name in ORIGINAL]
     rows = measure(cases, seconds)
-    for row in rows:
-        row["cpu_s_per_update"] = row["cpu_s"] / row["agent_steps"]
-        row["original"] = ORIGINAL[row["case"].removesuffix(", compiled")]
-    rows += [_acting_row(model, name, seconds) for name, model in models.items() if name != "micro, all starts"]
+    for row, case in zip(rows, cases, strict=True):
+        row |= {"cpu_s_per_update": row["cpu_s"] / row["agent_steps"], "best_wall_s": case.run.best}  # type: ignore[attr-defined]
+        row["original"] = next(figure for name, figure in ORIGINAL.items() if case.name.startswith(name))
+    th.set_num_threads(1)
+    for name in ("micro, 8 starts", "size1m"):
+        rows += [_acting_row(models[name], name, seconds, fights) for fights in (1, FIGHTS)]
     if peers is not None:
         rows += _peer_rows(peers, seconds)
     print_report("dreamer", rows, ("torch", "numpy"), as_json)
 
 
-def _acting_row(model: DreamerV3, name: str, seconds: float) -> Row:
+class Timed:
+    """Runs something with so many threads, and knows the seconds of its fastest run by the clock."""
+
+    def __init__(self, run: Callable[[], object], threads: int) -> None:
+        self.run, self.threads, self.best = run, threads, float("inf")
+
+    def __call__(self) -> None:
+        th.set_num_threads(self.threads)
+        start = time.perf_counter()
+        self.run()
+        self.best = min(self.best, time.perf_counter() - start)
+
+
+def _acting_row(model: DreamerV3, name: str, seconds: float, fights: int = FIGHTS) -> Row:
     """Returns a row of acting: its rate is that of decisions."""
     rng, state = np.random.default_rng(0), list[Any]([None])
-    seen = rng.standard_normal((FIGHTS, 64)).astype(np.float32)
+    seen = rng.standard_normal((fights, 64)).astype(np.float32)
 
     def act() -> None:
-        state[0] = model.predict(seen, state[0], np.zeros(FIGHTS, bool))[1]
+        state[0] = model.predict(seen, state[0], np.zeros(fights, bool))[1]
 
     act()
-    return make_row(f"{name}, acting", FIGHTS, take_turn(Case("", FIGHTS, FIGHTS, act), seconds / ROUNDS))
+    return make_row(f"{name}, acting", fights, take_turn(Case("", fights, fights, act), seconds / ROUNDS))
 
 
 def _compiled(name: str) -> Callable[[], object]:
     """Returns an update whose steps of the recurrent state are compiled."""
     model = learner(name)
     recurrent = model.policy.networks.recurrent
-    for method in ("core", "seen", "expected"):
-        setattr(recurrent, method, th.compile(getattr(recurrent, method), dynamic=False))
+    for part in ("core", "posterior", "prior"):
+        setattr(recurrent, part, th.compile(getattr(recurrent, part), dynamic=False))
     return model.update
 
 
@@ -126,8 +144,8 @@ def _cuda_rows(seconds: float) -> Iterator[Row]:
         control = None
         for kind in ("float32", "bfloat16", "float32, graph", "bfloat16, graph"):
             try:
-                update = _cuda_update(learner(name, "cuda"), "bfloat16" in kind, "graph" in kind)
-                turn = _cuda_turn(update, seconds / 4)
+                options = {"precision": "bf16" if "bfloat16" in kind else "fp32", "cuda_graph": "graph" in kind}
+                turn = _cuda_turn(learner(name, "cuda", **options).update, seconds / 4)
             except RuntimeError as error:
                 yield {"case": f"{name}, {kind}", "error": str(error).splitlines()[0]}
                 continue
@@ -140,7 +158,7 @@ def _cuda_rows(seconds: float) -> Iterator[Row]:
 
 
 def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
-    for _ in range(3):
+    for _ in range(5):  # the first ones are plain, then the graph is captured
         update()
     th.cuda.synchronize()
     times = 10
@@ -151,57 +169,6 @@ def _cuda_turn(update: Callable[[], object], seconds: float) -> Turn:
         th.cuda.synchronize()
 
     return take_turn(Case("", 1, times, run), seconds)
-
-
-def _cuda_update(model: DreamerV3, half: bool, graph: bool) -> Callable[[], object]:
-    """Returns an update without its replay on the host, or with all of its operations in one CUDA graph."""
-    from sb3_pvp.algorithms.dreamer.losses import dreamer_losses
-
-    policy, replay = model.policy, model.replay_buffer
-    precision = th.autocast("cuda", th.bfloat16, cache_enabled=not graph) if half else nullcontext()
-
-    def learn(batch: Sequences) -> Losses:
-        policy.optimizer.zero_grad(set_to_none=True)
-        with precision:
-            losses = dreamer_losses(policy.networks, batch, policy.return_scale, model.settings, policy.draws)
-        losses.total(model.settings.scales).backward()  # type: ignore[no-untyped-call]
-        policy.optimizer.step()
-        policy.networks.follow(model.tau)
-        return losses
-
-    def batch() -> Sequences:
-        return model._batch(replay.read(replay.choose(model.batch_size)))
-
-    if not graph:
-        return lambda: learn(batch())
-    fixed = batch()
-    stream = th.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(th.cuda.current_stream())
-    with th.cuda.stream(stream):
-        for _ in range(3):
-            learn(fixed)
-    th.cuda.current_stream().wait_stream(stream)
-    captured = th.cuda.CUDAGraph()
-    with th.cuda.graph(captured):
-        learn(fixed)
-
-    def replayed() -> None:
-        _copy(fixed, batch())
-        captured.replay()
-
-    return replayed
-
-
-def _copy(to: Any, source: Any) -> None:
-    """Copies tensors of one structure into those of another."""
-    if isinstance(to, th.Tensor):
-        to.copy_(source)
-    elif isinstance(to, dict):
-        for key, part in to.items():
-            _copy(part, source[key])
-    else:
-        for part, other in zip(to, source, strict=True):
-            _copy(part, other)
 
 
 # -- others

@@ -28,6 +28,9 @@ are additional or different:
 | `--preset NAME` | The algorithm, game and hyperparameters of a [preset](presets.md). |
 | `--resume [DIR]` | Resume a run exactly: the newest one with these settings, or the one in that folder. |
 | `-i MODEL` | Start a new run with that model, its counters and its league. |
+| `--initialize-from RUN` | Start a new run, from step 0, with the weights of a run, of `RUN@STEPS`, or of a model. |
+| `--changed` | With `--resume`: go on with hyperparameters that have changed, each of which is printed. |
+| `--mlagents FILE` | Train by a trainer file of [Unity's ML-Agents](ml-agents.md). |
 | `-optimize` | [Sweep](sweeps.md) hyperparameters. |
 | `--track` | Log to [Weights & Biases](jobs.md#weights-biases). |""",
     "enjoy": """Takes every option of `rl_zoo3.enjoy`. `sb3-pvp enjoy --algo maskable_ppo --env NhEnv -f logs` shows the

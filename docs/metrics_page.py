@@ -10,6 +10,7 @@ from sb3_pvp.algorithms.mapoca import mapoca
 from sb3_pvp.callbacks import (
     action_limit,
     evaluations,
+    ghost_self_play,
     league_callback,
     novelty,
     observations_callback,
@@ -99,6 +100,7 @@ SOURCES = {
     "SB3's `EvalCallback`, which rl-zoo3 adds with `--eval-freq`": EVALUATION,
     "`FightMetricsCallback`": fight_metrics(find_game(HOME_GAME)),
     "`SelfPlayCallback`": self_play.METRICS,
+    "`GhostSelfPlayCallback`": ghost_self_play.METRICS,
     "`LeagueCallback`": league_callback.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`ExploitabilityCallback`": exploitability_callback.METRICS,

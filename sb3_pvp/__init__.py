@@ -1,10 +1,17 @@
 """Player-versus-player self-play for Stable-Baselines3. Importing it registers its environments with Gymnasium."""
 
+import signal
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp import former
-from sb3_pvp.game import register_environments, register_game
+# Imports take a while: until a command handles Ctrl-C itself, it ends at once, without a traceback of them.
+_is_command = "".join(sys.argv[:1]).endswith("sb3-pvp") or not {"sb3_pvp.cli", "sb3_pvp.zoo"}.isdisjoint(sys.orig_argv)
+if _is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from sb3_pvp import former  # noqa: E402
+from sb3_pvp.game import register_environments, register_game  # noqa: E402
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3

@@ -152,7 +152,7 @@ class _Request(BaseHTTPRequestHandler):
             tags = {name: tags_of(each.branches["main"]) for name, each in self.server.repositories.items()}
             self._answer([{"id": name, "modelId": name} for name, own in tags.items() if wanted <= {*own}])
             return
-        found = re.fullmatch(r"/([^/]+/[^/]+)(?:/(?:resolve|revision|tree)/([^/]+))?(?:/([^/]+))?", path)
+        found = re.fullmatch(r"/([^/]+/[^/]+)(?:/(?:resolve|revision|tree)/([^/]+))?(?:/(.+))?", path)
         repository = self.server.repositories.get(found[1]) if found else None
         revision = found[2] or "main" if found else ""
         if found is None or repository is None or (repository.private and not self._is_trusted()):

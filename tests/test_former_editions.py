@@ -237,7 +237,7 @@ def test_a_league_is_rated_further(copied: Path, capsys: pytest.CaptureFixture[s
     fights = ["--max-fights", 48, "--fights-per-round", 48, "--json"]
     sb3_pvp("league", "rate", copied / NH_RUN, "--until", 20, *fights, code=1)  # 48 fights are too few for that
     output = capsys.readouterr()
-    assert "fights of NhEnv with" in output.err and '"randomizeBuild": true' in output.err  # as in its training
+    assert "fights of NhEnv with one of " in output.err  # as in its training
     rated = json.loads(output.out)
     assert rated["matches"] == 134 + 48
     assert {each["player"] for each in rated["players"]} >= {*SNAPSHOTS[NH_RUN], "baseline"}

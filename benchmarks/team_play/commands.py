@@ -17,7 +17,9 @@ team_play = typer.Typer(help="Show what MA-POCA learns in games for teams, besid
 
 @team_play.command("train")
 def train(
-    proof: Annotated[str, typer.Argument(help="gate, key_sacrifice, simple_spread or knights_archers_zombies.")],
+    proof: Annotated[
+        str, typer.Argument(help="gate, key_sacrifice, simple_spread(_numbers), knights_archers_zombies.")
+    ],
     out: Annotated[Path, typer.Option(help="Gets the curve as JSON lines.", dir_okay=False)],
     method: Annotated[str, typer.Option(help="mapoca, terminal (the ablation), ppo or untrained.")] = "mapoca",
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, sampling and matches.")] = 0,
@@ -34,7 +36,8 @@ def train(
         require_known("proof", proof, PROOFS)
         require_known("method", method, NAMES)
         require_all_known("setting", changes, [each.name for each in fields(Proof)])
-    learned = run(proof, method, seed, changes, agent_steps or None)
+    with refusals():
+        learned = run(proof, method, seed, changes, agent_steps or None)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, learned.lines())
     typer.echo(learned.lines().splitlines()[-1])

@@ -97,6 +97,18 @@ PROOFS = {
     "simple_spread": Proof(
         pettingzoo_team("mpe2.simple_spread_v3"), "return", 1_500_000, n_envs=32, n_steps=50, reward_scale=0.05
     ),
+    # Each agent decides on five numbers, how strongly it is pushed where.
+    "simple_spread_numbers": Proof(
+        pettingzoo_team("mpe2.simple_spread_v3", continuous_actions=True),
+        "return",
+        300_000,
+        n_envs=32,
+        n_steps=50,
+        batch_size=128,
+        ent_coef=0.0,
+        gamma=0.9,
+        reward_scale=0.05,
+    ),
     "knights_archers_zombies": Proof(
         pettingzoo_team("pettingzoo.butterfly.knights_archers_zombies_v11"),
         "return",

@@ -84,6 +84,8 @@ def make_model(proof: Proof, method: str, seed: int) -> Any:
     shared: dict[str, Any] = {"n_steps": proof.n_steps, "n_epochs": 3, "learning_rate": proof.learning_rate}
     shared |= {"ent_coef": proof.ent_coef, "gamma": proof.gamma, "seed": seed, "device": "cpu"}
     if method == "ppo":
+        if game.contract.numbers.size:
+            raise ValueError(f"independent agents only make choices, but {game.name} asks for numbers: take mapoca")
         agents = IndependentAgents(teams, lambda *given: own_rewards(*given) * proof.reward_scale)
         networks: dict[str, Any] = {"net_arch": [*proof.hidden], "activation_fn": th.nn.SiLU}
         batch = proof.batch_size * agents.num_agents

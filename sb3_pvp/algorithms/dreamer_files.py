@@ -25,9 +25,8 @@ from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, head_sizes_of, part_of
 from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
-from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
-from sb3_pvp.policies.files.registry import Algorithm
+from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
 
 #: The largest of any number in a size, and the most entries of all heads: some take memory whatever the weights are.
@@ -133,7 +132,8 @@ class DreamerActing:
             raise ValueError("an observation of an opponent is NaN: no action can be chosen")
         carried = Carried(*(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True)))
         seen = self._policy.observed.tensors(self._as_seen(own, masks))
-        actions, carried = self._policy.step(seen, carried, first, deterministic, masks, NumberedDraws(drawn))
+        draws = Draws(likeliest=True) if deterministic else NumberedDraws(drawn)
+        actions, carried = self._policy.step(seen, carried, first, draws, masks)
         chosen = th.cat([actions[key] for key in sorted(actions)], 1)[:count]
         return chosen.numpy(), self._packed(words, Carried(*(part[:count] for part in carried)))
 

@@ -7,7 +7,8 @@ The hyperparameters of an environment can import those of presets (cli-config.md
       gamma: 0.99
 
 Values in the file take precedence, then those of the first preset in the list; values are replaced as a whole, not
-merged. An environment that is not in a file has the hyperparameters of ``default``, as in rl-zoo3.
+merged. An environment that is not in a file has the hyperparameters of ``default``, as in rl-zoo3. ``algo`` names the
+algorithm of a preset in a file of its own; it is no hyperparameter, and is not imported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 import gymnasium
 
-from sb3_pvp.common.errors import installed, unknown_name
+from sb3_pvp.common.errors import installed, require_known, unknown_name
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
@@ -35,8 +36,8 @@ from sb3_pvp.policies.files.shipped import data_folders
 ALGO = "maskable_ppo"
 OTHER_ALGOS = ("mapoca",)
 OURS = " and ".join((ALGO, *OTHER_ALGOS))  #: In words.
-#: Special keys: the presets to import, and the hyperparameters of environments that are not in the file.
-IMPORT, DEFAULT = "import", "default"
+#: Special keys: the presets to import, the algorithm, and the hyperparameters of environments that are not in the file.
+IMPORT, NAMED_ALGO, DEFAULT = "import", "algo", "default"
 ALGORITHMS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 
 _SUFFIXES = (".yml", ".yaml")
@@ -54,7 +55,11 @@ class Preset:
 
     @property
     def algo(self) -> str:
-        """The name of its algorithm."""
+        """The name of its algorithm; raises `ValueError` if its file names an unknown one."""
+        block = _read(self.path).get(self.env_id)
+        if isinstance(block, dict) and NAMED_ALGO in block:
+            require_known("algorithm", block[NAMED_ALGO], {ALGO, *OTHER_ALGOS, *installed(ALGORITHMS)})
+            return str(block[NAMED_ALGO])
         return self.path.stem if self.path.stem in OTHER_ALGOS else ALGO
 
     def hyperparams(self) -> dict[str, Any]:
@@ -196,6 +201,7 @@ def _resolve_imports(
     own = content.get(env_id, content.get(DEFAULT))
     if not isinstance(own, dict) or not all(isinstance(name, str) for name in own):
         raise ValueError(f"{source}: the hyperparameters for {env_id} must map names to values, got {own!r:.80}")
+    own.pop(NAMED_ALGO, None)
     names = own.pop(IMPORT, [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch as th
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.mapoca import MAPOCA, MAPOCAPolicy
@@ -17,9 +18,8 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
-from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
-from sb3_pvp.policies.files.registry import Algorithm
+from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
 
 
 class TeamActing:
@@ -28,6 +28,8 @@ class TeamActing:
     def __init__(self, policy: MAPOCAPolicy) -> None:
         self._policy = copy.deepcopy(policy).to("cpu")
         self._policy.set_training_mode(False)
+        space = policy.action_space
+        self._cut = (space.low, space.high) if isinstance(space, spaces.Box) else ()
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
         """Returns random words, uint64 ``(N,)``."""
@@ -45,7 +47,8 @@ class TeamActing:
         if seen.isnan().any():
             raise ValueError("an observation of an opponent is NaN: no action can be chosen")
         masks = th.from_numpy(np.ascontiguousarray(action_masks, np.bool_))
-        return self._policy.decide(seen, masks, th.from_numpy(numbers))[0].numpy(), following
+        actions = self._policy.decide(seen, masks, th.from_numpy(numbers))[0].numpy()
+        return (actions.clip(*self._cut) if self._cut else actions), following
 
 
 class MapocaFiles(Algorithm):

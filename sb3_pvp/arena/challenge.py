@@ -184,6 +184,8 @@ def load_challenge(path: str | Path) -> Challenge:
 def check_challenge(challenge: Challenge) -> None:
     """Raises `ValueError` unless its game can be played so, and its scripts are there."""
     settings = challenge.settings
+    if settings.game.contract.numbers.size:
+        raise ValueError(f"the arena only records choices, but {settings.game.name} asks for numbers")
     if settings.game.params is not None:
         read_model(settings.game.params, challenge.reset_params, "reset parameter")
     names = opponent_names(settings.game)

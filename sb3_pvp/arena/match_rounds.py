@@ -183,20 +183,9 @@ def _records(
             outcome = "tied" if at_fault is None else "lost" if at_fault == a else "won"
             cause = "; ".join(own.values()) or f"the match is lost: {'; '.join(causes.values())}"
         times = result.times if seat == 0 else result.times[::-1]
-        details = MatchDetails(
-            match.key,
-            match.round,
-            challenge.rules_hash,
-            seat,
-            cause,
-            at_fault,
-            entrants[a].version,
-            entrants[b].version,
-            times[0],
-            times[1],
-            result.digest,
-            result.actions,
-        )
+        versions = entrants[a].version, entrants[b].version
+        about = match.key, match.round, challenge.rules_hash, seat, cause, at_fault
+        details = MatchDetails(*about, *versions, times[0], times[1], result.digest, result.actions)
         players = Player.parse(a), Player.parse(b)
         record = MatchRecord.of(
             *players, outcome, result.ticks, _fight_key(match.key, fight.number), fight.seed, result.build

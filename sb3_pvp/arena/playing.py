@@ -142,18 +142,48 @@ class Workers:
             answers.put(error)
 
 
+class PlayerSandbox:
+    """A sandbox with the files of the players that fight in it; its arguments are those of `Sandbox` and its limits."""
+
+    def __init__(self, target: str, rules: Challenge, call_seconds: float, silence: float, **setup: Any) -> None:
+        self._folder = temporary_folder()
+        self._path = Path(self._folder.name)
+        self._path.chmod(0o711)  # another user reads the files, whose names nobody else knows
+        limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=call_seconds, silence_seconds=silence)
+        setup |= {"challenge": rules.model_dump(mode="json"), "folder": os.getcwd()}
+        self._sandbox = Sandbox(target, setup, limits, [self._path])
+
+    def run(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yields the replies of a job, see `Sandbox.run`."""
+        return self._sandbox.run(job)
+
+    def placed(self, players: Players, names: Sequence[str]) -> list[dict[str, str]]:
+        """Writes the files of these players; returns what jobs say of each: ``name``, ``kind`` and ``opponent``."""
+        found = []
+        for name in names:
+            kind, opponent, file = players[name]
+            if file is not None:
+                path = self._path / file[0]
+                opponent = str(path)
+                if not path.is_file():
+                    path.write_bytes(file[1])
+                    path.chmod(0o644)
+            found.append({"name": name, "kind": kind, "opponent": opponent})
+        return found
+
+    def close(self) -> None:
+        """Ends the process, and removes the files."""
+        self._sandbox.close()
+        self._folder.cleanup()
+
+
 class MatchProcess:
-    """One sandbox, with the files of the players that fight in it."""
+    """One sandbox that plays fights, and finds out who ends it."""
 
     def __init__(self, challenge: Mapping[str, Any]) -> None:
-        self._folder = temporary_folder()
-        self._spool = Path(self._folder.name)
-        self._spool.chmod(0o711)  # another user reads the files, whose names nobody else knows
         rules = Challenge.model_validate(challenge)
         seconds = max(rules.decision.seconds * rules.decision.strikes, _CALL_SECONDS)
-        limits = SandboxLimits(memory_mb=rules.memory_mb, call_seconds=seconds, silence_seconds=_SILENCE)
-        setup = {"challenge": dict(challenge), "folder": os.getcwd()}
-        self._sandbox = Sandbox(TARGET, setup, limits, [self._spool])
+        self._sandbox = PlayerSandbox(TARGET, rules, seconds, _SILENCE)
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights; yields each with its result, also those that a player has lost without a fight.
@@ -161,7 +191,6 @@ class MatchProcess:
         If the process dies, whoever's code was running loses its matches that are not over; if that is not known, all
         matches that are not over are played again, each by itself.
         """
-        self._write(players)
         lost = dict[tuple[str, str], str]()  # causes by match and player
         jobs: list[tuple[list[MatchFight], bool, int]] = [([*fights], alone, 1)]
         while jobs:
@@ -199,13 +228,6 @@ class MatchProcess:
     def close(self) -> None:
         """Ends the process, and removes the files."""
         self._sandbox.close()
-        self._folder.cleanup()
-
-    def _write(self, players: Players) -> None:
-        for _, _, file in players.values():
-            if file is not None and not (path := self._spool / file[0]).is_file():
-                path.write_bytes(file[1])
-                path.chmod(0o644)
 
     def _results(
         self,
@@ -218,9 +240,7 @@ class MatchProcess:
         """Yields the results of one job, and removes their fights from ``waiting``; `SandboxDied` if that ends it."""
         numbers = {match: n for n, match in enumerate(dict.fromkeys(fight.match for fight in waiting.values()))}
         job = {
-            "players": [
-                {"name": name, "kind": players[name][0], "opponent": self._opponent(players[name])} for name in names
-            ],
+            "players": self._sandbox.placed(players, names),
             "fights": [
                 {
                     "players": [*map(names.index, _pair(each))],
@@ -249,10 +269,6 @@ class MatchProcess:
                     replies.close()  # type: ignore[attr-defined]
                 raise SandboxDied("nonsense", None) from error
             yield fight, result
-
-    def _opponent(self, player: tuple[str, str, File | None]) -> str:
-        _, name, file = player
-        return name if file is None else str(self._spool / file[0])
 
 
 def _pair(fight: MatchFight) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Outcome, World, as_other_sees, game_reference
+from sb3_pvp.game import Outcome, World, as_other_sees
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -77,7 +77,7 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
     record = arena.log.fight(fight) if isinstance(fight, str) else fight
     assert record.details is not None
     viewer = recording.viewer_of(arena.challenge.game)
-    kinds = {each.name: _kind(each) for each in arena.players}  # whoever is none of them is a person
+    kinds = {each.name: kind_of(each) for each in arena.players}  # whoever is none of them is a person
     players = [recording.RecordedPlayer(str(seat), kinds.get(str(seat), "agent"), "") for seat in _seats(record)]
     moments, rules = list[recording.Moment](), _rules(arena, record)
     contract = arena.challenge.played.contract
@@ -93,10 +93,8 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
         moments.append(recording.Moment(viewer.scene(world, 0, [each.name for each in players]), (one, two)))
         masks = world.masks[0].copy()
     outcome = record.outcome if record.details.seat == 0 else as_other_sees(record.outcome)
-    reference = game_reference(arena.challenge.played)
     return recording.Recording(
-        contract=contract.name,
-        heads=recording.heads_of(contract),
+        **recording.about_game(arena.challenge.played, contract),
         players=(players[0], players[1]),
         outcomes=(outcome, as_other_sees(outcome)),
         moments=tuple(moments),
@@ -104,7 +102,6 @@ def recording_of(arena: Arena, fight: str | MatchRecord) -> recording.Recording:
         world="sim",
         reset_params=rules["reset_params"],
         build=record.build,
-        game=None if reference == contract.name else reference,
     )
 
 
@@ -114,7 +111,8 @@ def _seats(record: MatchRecord) -> list[Player]:
     return [record.player_a, record.player_b][:: 1 if record.details.seat == 0 else -1]
 
 
-def _kind(player: Entrant) -> Any:
+def kind_of(player: Entrant) -> Any:
+    """Returns the kind of a player in recordings."""
     return "bot" if player.opponent == WORLD_BOT else "script" if player.kind == SCRIPT else "model"
 
 

@@ -153,13 +153,8 @@ class Store:
         """
         with self._writing() as connection:
             same = (_PLAYERS.c.weights == player.weights) & (player.state == ACTIVE)
-            twin = (
-                connection.execute(
-                    sa.select(_PLAYERS).where((_PLAYERS.c.state != REFUSED) & (same | (_PLAYERS.c.name == player.name)))
-                )
-                .mappings()
-                .fetchone()
-            )
+            others = (_PLAYERS.c.state != REFUSED) & (same | (_PLAYERS.c.name == player.name))
+            twin = connection.execute(sa.select(_PLAYERS).where(others)).mappings().fetchone()
             if twin is not None:
                 return Entrant(**{**twin, "facts": orjson.loads(twin["facts"])})
             row = {**asdict(player), "facts": orjson.dumps(dict(player.facts)).decode(), "admitted_at": time.time()}

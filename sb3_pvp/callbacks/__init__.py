@@ -10,6 +10,7 @@ from sb3_pvp.callbacks.episodes import EpisodeLogCallback
 from sb3_pvp.callbacks.evaluations import WinRateEvalCallback
 from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
+from sb3_pvp.callbacks.ghost_self_play import GhostSelfPlayCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observations_callback import ObservationMetricsCallback
@@ -27,6 +28,7 @@ __all__ = [
     "ExploitabilityCallback",
     "ExploiterCallback",
     "FightMetricsCallback",
+    "GhostSelfPlayCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",
     "NoveltyRewardCallback",

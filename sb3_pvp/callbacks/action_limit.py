@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sb3_pvp.callbacks.base import PvpCallback, Scheduled, trained_rollouts
+from sb3_pvp.callbacks.base import RolloutCallback, Scheduled, trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_0, PositiveInt, checked
 
 METRICS = {
@@ -16,7 +16,7 @@ METRICS = {
 }
 
 
-class ActionLimitCallback(PvpCallback):
+class ActionLimitCallback(RolloutCallback):
     """Subtracts ``penalty`` from the reward of a step for each action above ``max_actions``.
 
     The first choice of each head, which waits, is no action. A fighter learns to keep the limit, wherever it plays,
@@ -38,16 +38,17 @@ class ActionLimitCallback(PvpCallback):
             raise ValueError(f"ActionLimitCallback needs several action heads, got {self.model.action_space}")
 
     def _on_rollout_start(self) -> None:
+        super()._on_rollout_start()
         self._penalty = self._penalty_over_time(trained_rollouts(self.model))
 
     def _on_step(self) -> bool:
         """Subtracts the penalty from the rewards of this step."""
         counts = np.count_nonzero(self.locals["actions"], axis=1)
-        # In place, because SB3 adds this very array to its rollout buffer.
+        # In place, because SB3 adds this very array to its buffer.
         self.locals["rewards"] -= np.float32(self._penalty) * np.maximum(counts - self._limit, 0)
-        return True
+        return super()._on_step()
 
     def _on_rollout_end(self) -> None:
-        counts = np.count_nonzero(self.model.rollout_buffer.actions, axis=2)  # type: ignore[attr-defined]
+        counts = np.count_nonzero(self._rollout().actions, axis=2)
         self.logger.record("rollout/actions_mean", float(counts.mean()))
         self.logger.record("rollout/actions_over_limit", float(np.mean(counts > self._limit)))

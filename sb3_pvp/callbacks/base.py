@@ -9,10 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -21,6 +22,7 @@ from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, player_of_file
 from sb3_pvp.players.league.league import LEAGUE
 from sb3_pvp.players.opponents import is_path
+from sb3_pvp.policies.features import ACTION_MASK, map_parts
 
 #: Logger outputs with one line or column per tag, which hundreds of tags would make unreadable.
 TABLES = ("stdout", "log", "csv")
@@ -66,6 +68,36 @@ class PvpCallback(BaseCallback):
                 "does not report"
             )
         return str(info[name])
+
+
+class KeptRollout(NamedTuple):
+    """What was seen, chosen and legal in a rollout, ``(steps, envs, …)`` each, by the names of SB3's buffers."""
+
+    observations: Any
+    actions: NDArray[Any]
+    action_masks: NDArray[Any] | None
+
+
+class RolloutCallback(PvpCallback):
+    """Base class for a look at a whole rollout: it keeps that of an algorithm that learns from replay itself."""
+
+    def _on_rollout_start(self) -> None:
+        self._kept: list[tuple[Any, Any]] = []
+
+    def _on_step(self) -> bool:
+        """Keeps what was seen and chosen in this step; its `_on_episode` is called after that."""
+        if not hasattr(self.model, "rollout_buffer"):
+            # SB3 updates _last_obs only after this hook: it still holds the observations that were acted on.
+            self._kept.append((map_parts(self.model._last_obs, np.copy), self.locals["actions"]))
+        return super()._on_step()
+
+    def _rollout(self, whole: bool = False) -> Any:
+        """Returns SB3's buffer, or a `KeptRollout`; ``whole``: also the rows of actors that were lost."""
+        if hasattr(self.model, "rollout_buffer"):
+            return self.locals["rollout_buffer"] if whole else self.model.rollout_buffer
+        seen, chosen = zip(*self._kept, strict=True)
+        parts = {key: np.stack([each[key] for each in seen]) for key in seen[0]} if isinstance(seen[0], dict) else {}
+        return KeptRollout(parts or np.stack(seen), np.stack(chosen), parts.get(ACTION_MASK))
 
 
 class Scheduled:

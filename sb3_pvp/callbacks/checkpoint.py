@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, check_same_run, learner, path_in_run, trained_rollouts
 from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.game.contract import agents_per_seat
 from sb3_pvp.players.league import LEARNER, Player, file_name, player_of_file
 from sb3_pvp.policies.files.model_files import strip
 
@@ -33,6 +37,11 @@ class MaskableCheckpointCallback(PvpCallback):
         strip_optimizer: remove the optimiser state, and all else that only training needs, from older files.
         directory: for the files; default: ``checkpoints`` in the run folder.
         verbose: 1: print each saved file.
+        interval: steps between checkpoints, in place of ``save_freq``: saves at the first rollout behind each multiple.
+        even: sets ``interval`` so that ``keep`` checkpoints divide the run evenly.
+        onnx: `finish` also writes what acts as ONNX graphs.
+        behavior: also keep ``run_logs/training_status.json`` in the run folder, as Unity's ML-Agents does, with this
+            name for the learner; see `sb3_pvp.callbacks.training_status`.
     """
 
     @checked
@@ -44,8 +53,17 @@ class MaskableCheckpointCallback(PvpCallback):
         strip_optimizer: Flag = True,
         directory: OptionalPath = None,
         verbose: bool | int = 0,
+        interval: PositiveInt | None = None,
+        even: Flag = False,
+        onnx: Flag = False,
+        behavior: str | None = None,
     ) -> None:
         super().__init__(verbose)
+        if even and keep is None:
+            raise ValueError("even divides a run by the number of checkpoints: set keep as well")
+        if (even or interval is not None) and save_freq != 1:
+            raise ValueError("interval and even stand in place of save_freq: leave that out")
+        self._interval, self._even, self._onnx, self._behavior = interval, even, onnx, behavior
         self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
@@ -53,13 +71,23 @@ class MaskableCheckpointCallback(PvpCallback):
     def _init_callback(self) -> None:
         self._folder = path_in_run(self.model, self._directory, CHECKPOINTS)
         check_same_run(self.model, self._folder, (each.age for each in checkpoints(self._folder)))
+        contract = self.training_env.get_attr("contract", [0])[0] if self.training_env.has_attr("contract") else None
+        self._agents = 1.0 if contract is None else agents_per_seat(contract.agents)
+        if self._even and self._keep:
+            self._interval = max(self.model._total_timesteps // self._keep, 1)
         self._last_saved: int | None = None
+        self._last_steps = int(self.model.num_timesteps)
         self._rollout, self._is_sampling = trained_rollouts(self.model), False
 
     def _on_rollout_start(self) -> None:
         self._rollout, self._learner, self._is_sampling = trained_rollouts(self.model), learner(self.model), True
-        if self._save_freq.is_due(self._last_saved, self._rollout):
+        if self._is_due():
             self._save()
+
+    def _is_due(self) -> bool:
+        if self._interval is None:
+            return self._save_freq.is_due(self._last_saved, self._rollout)
+        return self._learner.age // self._interval > self._last_steps // self._interval
 
     def _on_rollout_end(self) -> None:
         self._is_sampling = False
@@ -78,7 +106,7 @@ class MaskableCheckpointCallback(PvpCallback):
         path = self._folder / file_name(self._learner)
         with replacing(path) as partial:
             self.model.save(partial)
-        self._last_saved = self._rollout
+        self._last_saved, self._last_steps = self._rollout, self._learner.age
         if self.verbose:
             print(f"Saved {path}")
         # Files with more steps were left by an attempt that was killed; this run will overwrite them.
@@ -93,6 +121,50 @@ class MaskableCheckpointCallback(PvpCallback):
             elif self._strip_optimizer and player == old[-1]:  # the newest until now; earlier ones are stripped already
                 with contextlib.suppress(FileNotFoundError):  # it may be deleted at any time
                     strip(path)
+        if self._behavior is not None:
+            self._write_status(self._behavior)
+
+    def finish(self, model: BaseAlgorithm, stem: Path) -> None:
+        """Writes graphs and the status beside a final model, which has been saved as ``stem`` with the ending .zip.
+
+        Warns, in one line, of a model that cannot become a graph.
+        """
+        graphs: list[Path] = []
+        if self._onnx:
+            from sb3_pvp.policies.files.fighter_files import export_final
+
+            try:
+                graphs = export_final(model, stem)
+            except ValueError as error:
+                warnings.warn(f"There is no ONNX file of the model: {error}", stacklevel=2)
+        if self._behavior is not None:
+            self._write_status(self._behavior, [*graphs, stem.with_name(f"{stem.name}.zip")])
+
+    def _write_status(self, behavior: str, final: Sequence[Path] = ()) -> None:
+        """Writes the status, with the files of the final model if there is one, the first of which stands for it."""
+        from sb3_pvp.callbacks.training_status import STATUS, BehaviorStatus, SavedCheckpoint, read_status, write_status
+
+        run, known = self._folder.parent, dict[int, SavedCheckpoint]()
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            known = {each.steps: each for each in read_status(run / STATUS)[behavior].checkpoints}
+        rewards = [each["r"] for each in self.model.ep_info_buffer or ()]
+        reward = float(np.mean(rewards)) if rewards else None
+
+        def saved(steps: int, *files: Path) -> SavedCheckpoint:
+            first, *others = (str(file.relative_to(run) if file.is_relative_to(run) else file) for file in files)
+            return SavedCheckpoint(
+                steps=round(steps * self._agents),
+                file_path=first,
+                reward=reward,
+                creation_time=time.time(),
+                auxillary_file_paths=others,
+            )
+
+        made = [saved(player.age, self._folder / file_name(player)) for player in checkpoints(self._folder)]
+        elo = getattr(getattr(self.model, "resumable_parts", {}).get("ghost_self_play"), "elo", None)
+        last = saved(int(self.model.num_timesteps), *final) if final else None
+        status = BehaviorStatus([known.get(each.steps, each) for each in made], last, elo)
+        write_status(run / STATUS, behavior, status)
 
 
 def checkpoints(folder: Path) -> list[Player]:

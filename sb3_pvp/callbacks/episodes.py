@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
-from sb3_pvp.common.arguments import OptionalPath, checked
+from sb3_pvp.common.arguments import OptionalPath, as_written, checked
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.envs.measures import STATISTICS
 
@@ -75,4 +75,4 @@ class EpisodeLogCallback(PvpCallback):
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     """Returns the values with six significant digits, which is about the precision of float32."""
-    return {name: float(f"{value:.6g}") for name, value in values.items()}
+    return {name: as_written(value, 6) for name, value in values.items()}

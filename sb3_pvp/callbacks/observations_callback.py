@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, PvpCallback
+from sb3_pvp.callbacks.base import ALL_BUT_TENSORBOARD, TABLES, RolloutCallback
 from sb3_pvp.common.arguments import Flag, checked
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, part_of
 from sb3_pvp.policies.networks import FrameStatistics, RunningNormalizer
@@ -62,7 +62,7 @@ def current_statistics(model: BaseAlgorithm) -> FrameStatistics | None:
     return FrameStatistics.of(normalizer, own_shape(model)[-1])
 
 
-class ObservationMetricsCallback(PvpCallback):
+class ObservationMetricsCallback(RolloutCallback):
     """Logs six statistics of every feature after each rollout, to TensorBoard (and JSON) only: more than 1600 tags.
 
     Features are named as in the policy's contract, else by index, and prefixed with ``opponent_`` if only the critic
@@ -82,7 +82,8 @@ class ObservationMetricsCallback(PvpCallback):
         self._names, self._critic_names = observation_names(self.model)
 
     def _on_rollout_end(self) -> None:
-        observations = self.model.rollout_buffer.observations  # type: ignore[attr-defined]
+        rollout = self._rollout()
+        observations = rollout.observations
         hidden = observations.get(PRIVILEGED) if isinstance(observations, dict) else None
         parts = [own_part(observations)] if hidden is None else [own_part(observations), hidden]
         # One array (steps * envs,) per feature, of the newest frame.
@@ -93,7 +94,7 @@ class ObservationMetricsCallback(PvpCallback):
         if self._histograms:
             for name, values in seen.items():
                 self._log_histogram(f"observations/{name}", values)
-            self._log_actions()
+            self._log_actions(rollout.actions, rollout.action_masks)
 
     def _log_statistics(self, seen: dict[str, NDArray[np.float32]]) -> None:
         features = np.stack(list(seen.values())).astype(np.float64)
@@ -109,15 +110,16 @@ class ObservationMetricsCallback(PvpCallback):
             for name, value in zip(seen, values.tolist(), strict=True):
                 self.logger.record(f"observations/{name}_{statistic}", value, exclude=TABLES)
 
-    def _log_actions(self) -> None:
-        buffer, space = self.model.rollout_buffer, self.model.action_space  # type: ignore[attr-defined]
+    def _log_actions(self, chosen: NDArray[Any], legal: NDArray[Any] | None) -> None:
+        space = self.model.action_space
         sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
         names = getattr(self.model.policy, "head_ids", [str(head) for head in range(len(sizes))])
-        actions = buffer.actions.reshape(-1, len(sizes))
-        masks = np.split(buffer.action_masks.reshape(len(actions), -1), np.cumsum(sizes)[:-1], axis=1)
-        for head, (name, mask) in enumerate(zip(names, masks, strict=True)):
-            self._log_histogram(f"actions/action/{name}", actions[:, head])
-            self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
+        for name, actions in zip(names, chosen.reshape(-1, len(sizes)).T, strict=True):
+            self._log_histogram(f"actions/action/{name}", actions)
+        if legal is not None:
+            masks = np.split(legal.reshape(-1, sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+            for name, mask in zip(names, masks, strict=True):
+                self._log_histogram(f"actions/mask/{name}", np.nonzero(mask)[1])
 
     def _log_histogram(self, tag: str, values: NDArray[np.generic]) -> None:
         self.logger.record(tag, th.as_tensor(values.copy()), exclude=ALL_BUT_TENSORBOARD)

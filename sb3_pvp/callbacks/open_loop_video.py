@@ -59,12 +59,10 @@ class OpenLoopVideoCallback(BaseCallback):
 
     def _batch(self) -> Sequences:
         """Returns sequences that the training may still draw: its own choice is not asked."""
-        from sb3_pvp.algorithms.dreamer.sequences import Chosen
-
         replay, random = self.model.replay_buffer, np.random.default_rng(self.num_timesteps)
         oldest, counts = replay.starts_of()
         envs = random.choice(np.flatnonzero(counts), self.sequences)
-        return self.model._batch(replay.read(Chosen(envs, oldest[envs] + random.integers(counts[envs]))))
+        return self.model._batch(replay.read(replay.places(envs, oldest[envs] + random.integers(counts[envs]))))
 
     def _write(self, video: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +95,7 @@ def open_loop_frames(model: DreamerV3, batch: Sequences) -> NDArray[np.uint8]:
         imagined = [Latent(*(part[:, -1] for part in states))]
         for action in batch.actions[:, half:].unbind(1):
             deter = recurrent.core(imagined[-1], action)
-            imagined.append(Latent(deter, draws.latent(mixed_probs(recurrent.expected(deter)))))
+            imagined.append(Latent(deter, draws.latent(mixed_probs(recurrent.prior(deter)))))
     parts = zip(states, *imagined[1:], strict=True)
     whole = Latent(*(th.cat([known, th.stack(later, 1)], 1) for known, *later in parts))
     predictions = networks.decoder(whole)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sb3_pvp.callbacks.base import PvpCallback
+from sb3_pvp.callbacks.base import RolloutCallback
 from sb3_pvp.callbacks.observations_callback import current_statistics, normalizer_of, own_part, own_shape
 from sb3_pvp.common.arguments import Flag, NonNegativeInt, Positive, PositiveInt, checked
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
@@ -33,7 +33,7 @@ class DecidedFight(NamedTuple):
     won: bool
 
 
-class OutcomePredictorCallback(PvpCallback):
+class OutcomePredictorCallback(RolloutCallback):
     """Trains ``model.outcome_predictor`` on every rollout; it is saved and loaded with the model.
 
     The training data are a few random observations of each fight that was won or lost in the rollout; a share of the
@@ -79,15 +79,20 @@ class OutcomePredictorCallback(PvpCallback):
             )
 
     def _on_rollout_start(self) -> None:
-        # Of a fight that began in an earlier rollout, only the steps in this buffer are used.
-        self._starts = np.zeros(self.training_env.num_envs, np.int64)
+        super()._on_rollout_start()
+        # Of a fight that began in an earlier rollout, only the steps in this one are used.
+        self._steps, self._starts = 0, np.zeros(self.training_env.num_envs, np.int64)
         self._fights: list[DecidedFight] = []
 
+    def _on_step(self) -> bool:
+        """Counts the steps of the rollout."""
+        self._steps += 1
+        return super()._on_step()
+
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        stop = self.locals["rollout_buffer"].pos + 1  # the step that ended it is added after this hook
         if (outcome := self._required_info(info, "outcome")) in ("won", "lost"):
-            self._fights.append(DecidedFight(row, int(self._starts[row]), stop, outcome == "won"))
-        self._starts[row] = stop
+            self._fights.append(DecidedFight(row, int(self._starts[row]), self._steps, outcome == "won"))
+        self._starts[row] = self._steps
 
     def _on_rollout_end(self) -> None:
         started = time.perf_counter()
@@ -97,7 +102,7 @@ class OutcomePredictorCallback(PvpCallback):
         if statistics is not None:
             self.predictor.statistics = statistics  # those of this policy, saved with the predictor
         # With all rows, as the fights are numbered: the model's own buffer is without those of lost actors.
-        self._train_and_test(own_part(self.locals["rollout_buffer"].observations))
+        self._train_and_test(own_part(self._rollout(whole=True).observations))
         self.logger.record("train/ext/winrate_duration", time.perf_counter() - started)
 
     def _train_and_test(self, observations: NDArray[Any]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from rich import get_console
 from stable_baselines3.common.callbacks import ProgressBarCallback
+from tqdm import tqdm
 
 from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.matches.evaluation import SCORE_FIELDS
@@ -28,6 +31,13 @@ class ProgressCallback(ProgressBarCallback):
         super().__init__()
         self._won: deque[bool] = deque(maxlen=window)
         self._elo: float | None = None
+
+    def _on_training_start(self) -> None:
+        # In a notebook rich shows nothing without ipywidgets, and warns of that at each step: a plain bar instead.
+        if get_console().is_jupyter and find_spec("ipywidgets") is None:
+            self.pbar = tqdm(total=self.locals["total_timesteps"] - self.model.num_timesteps)  # type: ignore[assignment]
+        else:
+            super()._on_training_start()
 
     @property
     def text(self) -> str:

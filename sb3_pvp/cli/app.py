@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -11,17 +10,19 @@ import typer
 from typer.core import TyperGroup
 
 from sb3_pvp.cli.arena import arena
-from sb3_pvp.cli.exchange import export, import_upstream, pull, push
+from sb3_pvp.cli.exchange import export, import_mlagents, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
 from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models
-from sb3_pvp.cli.runs import plot, presets, quickstart, runs
+from sb3_pvp.cli.quickstart import quickstart
+from sb3_pvp.cli.runs import plot, presets, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
 from sb3_pvp.cli.sweep import sweep
-from sb3_pvp.cli.usage import OLDER_NAMES, run_app
-from sb3_pvp.common.errors import Refusal, installed, missing
+from sb3_pvp.cli.usage import OLDER_NAMES, run_app, written_alike
+from sb3_pvp.cli.zoo_words import ZooCommand
+from sb3_pvp.common.errors import Refusal, command_line, installed, missing
 from sb3_pvp.common.stop_signals import interrupts
 
 _ENTRY_POINTS = "sb3_pvp.commands"  #: Entry-point group of the commands of games.
@@ -46,7 +47,7 @@ class _Commands(TyperGroup):
             # Typer only makes commands as part of an app; an app with a single command is that command.
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             alone.command(name)(self._of_games[name].load())
-            self.commands[name] = typer.main.get_command(alone)
+            self.commands[name] = written_alike(typer.main.get_command(alone))
         found = super().get_command(context, name)
         if found is None and (lacking := missing(_ENTRY_POINTS, name)):
             raise Refusal(lacking)
@@ -59,8 +60,7 @@ class _Commands(TyperGroup):
                 return super().invoke(context)
         except KeyboardInterrupt as error:
             if error.args:
-                command = shlex.join(["sb3-pvp", *context.obj["arguments"]])
-                print(f"sb3-pvp: {error}: {command}", file=sys.stderr)
+                print(f"sb3-pvp: {error}: {command_line(*context.obj['arguments'])}", file=sys.stderr)
             raise  # for Typer, which exits with `STOPPED`
 
 
@@ -80,13 +80,15 @@ def _zoo(context: typer.Context) -> None:
 # The order here is that of ``--help``.
 app.command()(quickstart)
 for _name, _verb in (("train", "Train"), ("enjoy", "Watch")):
-    app.command(_name, help=f"{_verb} a fighter, with the options of rl-zoo3.", context_settings=_PASS_THROUGH)(_zoo)
+    _help = f"{_verb} a fighter, with the options of rl-zoo3."
+    app.command(_name, cls=ZooCommand, help=_help, context_settings=_PASS_THROUGH)(_zoo)
 app.command()(presets)
 app.command()(runs)
 app.command()(models)
 app.command(context_settings=OLDER_NAMES)(evaluate)
 app.command(context_settings=OLDER_NAMES)(exploit)
 app.command()(import_upstream)
+app.command()(import_mlagents)
 app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)
@@ -108,7 +110,7 @@ def _options(
         typer.echo(f"sb3-pvp {version('sb3-pvp')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        raise Refusal("no command given; see sb3-pvp --help")
+        typer.echo(context.get_help())
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

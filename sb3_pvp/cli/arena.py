@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, table, write
-from sb3_pvp.cli.usage import GameName, ResetParams, json_object, progress, resumable
-from sb3_pvp.common.errors import Refusal, refusals, require_known
+from sb3_pvp.cli.usage import GameName, ResetParams, choice, json_object, progress, resumable
+from sb3_pvp.common.errors import Refusal, command_line, refusals, require_known
 
 if TYPE_CHECKING:
     from sb3_pvp.arena.admission import AdmissionReport
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 arena = typer.Typer(help="Let fighters of many owners meet: challenges, rounds, ratings.")
 
+_FORMATS = ("table", "csv", "json", "markdown", "payoff")  #: Of the leaderboard.
+_SYSTEMS = ("elo", "elo_sequential", "openskill", "bradley_terry")  #: Those of `sb3_pvp.arena.challenge`.
+
 Folder = Annotated[Path, typer.Argument(help="Folder of the arena.", metavar="DIR")]
 Processes = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: one for each core.")]
 Distribute = Annotated[bool, typer.Option("--distribute", help="Play on the Ray cluster at RAY_ADDRESS.")]
 Source = Annotated[str, typer.Argument(help="A model file, a folder, hub:TAG or a script's name.", metavar="PLAYER")]
 Owner = Annotated[str, typer.Option(help="Whose players these are; it stands in front of their names.")]
 Trusted = Annotated[bool, typer.Option("--trusted", help="Unpickle SB3 zips from there: only what you trust.")]
-System = Annotated[str | None, typer.Option(help="Rating: elo, elo_sequential, openskill or bradley_terry.")]
+System = Annotated[str | None, choice(_SYSTEMS, text="Rating; default: that of the challenge.")]
 Until = Annotated[str | None, typer.Option(help="Only matches until this date, such as 2026-05-01T12:00:00+00:00.")]
 Match = Annotated[str, typer.Argument(help="Key of a match, or of a fight in it, see arena matches.", metavar="MATCH")]
 
@@ -58,7 +61,9 @@ def init(
             typer.echo(f"{each.name} is refused: {each.reason}", err=True)
     for wall in missing_walls():
         typer.echo(f"strangers are not let in: {wall}", err=True)
-    typer.echo(f"made {folder}: edit {folder / 'challenge.yaml'}, then sb3-pvp arena add {folder} PLAYER")
+    typer.echo(
+        f"made {folder}: edit {folder / 'challenge.yaml'}, then {command_line('arena', 'add', folder, 'PLAYER')}"
+    )
 
 
 @arena.command("add")
@@ -214,7 +219,7 @@ def leaderboard(
     folder: Folder,
     system: System = None,
     until: Until = None,
-    form: Annotated[str, typer.Option("--format", help="Format: table, csv, json, markdown or payoff.")] = "table",
+    form: Annotated[str, choice(_FORMATS, "--format", text="Format.")] = "table",
     out: OutFile = None,
 ) -> None:
     """Print the table.
@@ -223,7 +228,7 @@ def leaderboard(
     """
     from sb3_pvp.arena import table as tables
 
-    require_known("format", form, ["csv", "json", "markdown", "payoff", "table"])
+    require_known("format", form, _FORMATS)
     opened, moment = _opened(folder), _time(until)
     if form == "payoff":
         write(json.dumps(tables.payoff_matrix(opened.records(moment)), indent=1) + "\n", out)
@@ -401,7 +406,7 @@ def export(
 ) -> None:
     """Export all matches as CSV: model1, model2, timestamp and result; or the whole page."""
     if site is not None:
-        from sb3_pvp.arena.page.files import write_site
+        from sb3_pvp.arena.page.rendering import write_site
 
         with progress("writing the page"):
             count = write_site(_opened(folder), site)
@@ -457,10 +462,8 @@ def _told(opened: Arena, summary: RoundSummary | None) -> str:
 
 
 def _system(system: str | None) -> str | None:
-    from sb3_pvp.arena.challenge import SYSTEMS
-
     if system is not None:
-        require_known("system", system, SYSTEMS)
+        require_known("system", system, _SYSTEMS)
     return system
 
 

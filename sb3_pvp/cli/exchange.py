@@ -1,29 +1,37 @@
-"""``sb3-pvp export``, ``import-upstream``, ``push`` and ``pull``: models from and for elsewhere."""
+"""``sb3-pvp export``, ``import-upstream``, ``import-mlagents``, ``push`` and ``pull``: from and for elsewhere."""
 
 from __future__ import annotations
 
-import shlex
+import re
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.cli.usage import GameName, complete_model
+from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
 
 
-def to_try(path: Path) -> str:
-    """Returns the command that lets a fighter fight, for any shell and any name of a file."""
-    return shlex.join(["sb3-pvp", "evaluate", *(["--"] if path.name.startswith("-") else []), str(path)])
+def _can_have_graphs() -> bool:
+    from sb3_pvp.policies.files.fighter_files import has_onnx
+
+    if not (has := has_onnx()):
+        typer.echo('the file has no ONNX graphs: for those, pip install "sb3-pvp[onnx]"', err=True)
+    return has
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model's zip, which must be trusted, or a name.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The model's zip, which must be trusted, or a name.", autocompletion=complete_model),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -35,25 +43,38 @@ def export(
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Of a team, for .onnx; default: the first.")] = None,
     no_onnx: Annotated[bool, typer.Option("--no-onnx", help="Leave out the ONNX graphs.")] = False,
+    mlagents: Annotated[bool, typer.Option("--mlagents", help="The graph of an agent for Unity's ML-Agents.")] = False,
+    sensors: Annotated[
+        str | None,
+        typer.Option(help="For --mlagents: how many numbers each sensor has; default: as the game names them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
 
-    The file has the weights, a plain description, and graphs for ONNX Runtime. Every command takes it as a model. A
-    graph alone can be an opponent; that of a team decides for one agent.
+    The file has the weights, a plain description and, where ONNX is installed, graphs for ONNX Runtime. Every command
+    takes it as a model. A graph alone can be an opponent; that of a team decides for one agent. With --mlagents it has
+    the names and the version that Unity's ML-Agents asks for, see docs/ml-agents.md.
     """
-    from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
+    from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph, export_unity
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
 
-    path = output or model.with_suffix(SUFFIX)
+    source = find_model(model)
+    path = output or model.with_suffix(GRAPH if mlagents else SUFFIX)
+    if mlagents and path.suffix != GRAPH:
+        raise Refusal(f"--mlagents writes a graph: -o must end in {GRAPH}, not {path.name}")
+    if sensors is not None and not (mlagents and re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", sensors)):
+        raise Refusal("--sensors is for --mlagents, and takes their sizes, such as 264,72")
     if path.suffix == GRAPH:
-        figures = {"file": str(path), "bytes": export_graph(load(find_model(model)), path, agent), "agent": agent}
+        read_model, sizes = load(source), None if sensors is None else [*map(int, sensors.split(","))]
+        size = export_unity(read_model, path, agent, sizes) if mlagents else export_graph(read_model, path, agent)
+        figures = {"file": str(path), "bytes": size, "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
     if agent is not None:
         raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(find_model(model)), path, onnx=not no_onnx)
+    export_fighter(load(source), path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}
@@ -61,7 +82,8 @@ def export(
     contract = None if about.contract is None else about.contract.name
     figures |= {"policy": about.policy, "game": about.game, "contract": contract}
     kinds = ", ".join(f"{name} ({size:,} bytes)" for name, size in entries.items())
-    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}\nto try it: {to_try(path)}"
+    text = f"{path}: {about.policy} after {about.steps:,} steps\nit has {kinds}"
+    text += f"\nto try it: {command_line('evaluate', path)}"
     print_result(figures, text, as_json)
 
 
@@ -72,8 +94,8 @@ def import_upstream(
 ) -> None:
     """Convert a checkpoint of the original system, pvp-ml, to a model that all commands take.
 
-    The model decides as the original does; see docs/import-upstream.md for what is carried over. Nothing in the
-    checkpoint is executed, so it need not be trusted. Training can continue from a zip.
+    The model decides as the original does, and notes say what is not carried over. Nothing in the checkpoint is
+    executed, so it need not be trusted. Training can continue from a zip.
     """
     from sb3_pvp.policies.files.fighter_files import export_fighter
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read
@@ -84,7 +106,7 @@ def import_upstream(
         warnings.simplefilter("always")
         model = read(checkpoint)
     if output.suffix == SUFFIX:
-        export_fighter(model, output)
+        export_fighter(model, output, onnx=_can_have_graphs())
     else:
         model.save(output)
     # Not those of Python itself, such as that a file elsewhere was not closed.
@@ -101,14 +123,63 @@ def import_upstream(
     text = [
         f"{output}: a fighter for {model.game or 'an unknown game'}, trained for {model.num_timesteps:,} steps",
         *(f"note: {each}" for each in texts),
-        *([to_try(output)] if model.game else []),
+        *([command_line("evaluate", output)] if model.game else []),
     ]
     print_result(figures, "\n".join(text), as_json)
 
 
+def import_mlagents(
+    config: Annotated[
+        Path, typer.Argument(help="A trainer file of ML-Agents, or the folder of a run there, results/RUN.")
+    ],
+    behavior: Annotated[str | None, typer.Option(help="The only behavior to import; default: all.")] = None,
+    game: GameName = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file, .yml; default: stdout.", dir_okay=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a trainer file of Unity's ML-Agents to a preset.
+
+    Defaults of ML-Agents are filled in. Every key that has no meaning here, or is unknown, is named with the reason. Of
+    the folder of a run it also shows how far that is, and the newest graph, which can be an opponent.
+    """
+    from sb3_pvp.callbacks.training_status import STATUS, read_status
+    from sb3_pvp.common.atomic_files import write_atomically
+    from sb3_pvp.zoo.imports.mlagents import import_mlagents as read_trainers
+
+    if output is not None and output.suffix not in (".yml", ".yaml"):
+        raise Refusal(f"--output must end in .yml, such as {output.with_suffix('.yml')}")
+    run = config if config.is_dir() else None
+    imported = read_trainers(config / "configuration.yaml" if run else config, behavior, game)
+    status: dict[str, dict[str, Any]] = {}
+    for name, state in (read_status(run / STATUS) if run and (run / STATUS).is_file() else {}).items():
+        newest = state.newest_file(config)
+        status[name] = {"steps": state.steps, "checkpoints": len(state.checkpoints), "elo": state.elo}
+        status[name]["file"] = None if newest is None else str(newest)
+    source = imported.text(config.name)
+    if output is not None:
+        write_atomically(output, source)
+    lines = [source] if output is None else [*imported.notes, f"{output}: {', '.join(imported.presets)}"]
+    for name, own in status.items():
+        elo = "" if own["elo"] is None else f", Elo {own['elo']:.1f}"
+        lines.append(f"{name}: {own['steps']:,} steps, {own['checkpoints']} checkpoints{elo}")
+        if str(own["file"]).endswith(GRAPH):
+            lines.append(f"to play against it: {command_line('evaluate', 'MODEL', '--opponent', own['file'])}")
+    if output is not None:
+        lines.append(f"to train: {command_line('train', '--preset', output)}")
+    file = None if output is None else str(output)
+    figures = {"presets": imported.presets, "notes": imported.notes, "file": file, "status": status}
+    print_result(figures, "\n".join(lines), as_json)
+
+
 def push(
     model: Annotated[
-        Path, typer.Argument(help="The model's file, or the name of a fighter that ships; a zip must be trusted.")
+        Path,
+        typer.Argument(
+            help="The model's file, or the name of a fighter that ships; a zip must be trusted.",
+            autocompletion=complete_model,
+        ),
     ],
     repo_id: RepoId,
     private: Annotated[bool, typer.Option("--private", help="Only you and those you name can see it.")] = False,
@@ -127,8 +198,8 @@ def push(
     from sb3_pvp.policies.files.hub import push_fighter
 
     name, url = push_fighter(model, repo_id, private, revision, message, results or ())
-    command = ["sb3-pvp", "pull", repo_id, *(("--revision", revision) if revision else ())]
-    typer.echo(f"pushed {name}: {url}\nto get it: {shlex.join(command)}")
+    again = command_line("pull", repo_id, *(("--revision", revision) if revision else ()))
+    typer.echo(f"pushed {name}: {url}\nto get it: {again}")
 
 
 def pull(
@@ -147,9 +218,21 @@ def pull(
     from sb3_pvp.policies.files.hub import pull_fighter
 
     path, name, commit = pull_fighter(repo_id, revision, output, file)
-    is_safe = path.suffix == SUFFIX
     typer.echo(f"{path} is {name} of {repo_id} at {commit:.7}")
-    safe, also = ("", "") if is_safe else (" --safe", ", safe=True")
-    typer.echo(f"to let it fight: {to_try(path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also})")
-    if not is_safe:
-        typer.echo("without --safe, loading this zip unpickles parts of it: do that only if you trust its author")
+    safe = also = trust = ""
+    if path.suffix != SUFFIX:
+        trust = "\nloading this zip unpickles parts of it: do that only if you trust its author"
+        if _loads_safely(path):
+            safe, also, trust = " --safe", ", safe=True", trust.replace("loading", "without --safe, loading")
+    typer.echo(
+        f"to let it fight: {command_line('evaluate', path)}{safe}\nin Python: sb3_pvp.load({str(path)!r}{also}){trust}"
+    )
+
+
+def _loads_safely(path: Path) -> bool:
+    from sb3_pvp.policies.files.model_files import load
+
+    with suppress(ValueError):  # a model of another algorithm than ours
+        load(path, safe=True)
+        return True
+    return False

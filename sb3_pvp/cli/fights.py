@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -18,12 +17,16 @@ from sb3_pvp.cli.usage import (
     ResetParams,
     Seed,
     World,
+    complete_model,
+    complete_opponent,
     json_object,
     progress,
     use_one_thread,
     watched,
 )
-from sb3_pvp.common.errors import Refusal, require_all_known
+from sb3_pvp.common.errors import Refusal, command_line, require_all_known
+from sb3_pvp.game import HOME_GAME, find_game
+from sb3_pvp.policies.files.shipped import find_model, shipped_file
 
 #: Arguments of the environment that have their own option.
 _OPTIONS = {"opponent": "--opponent", "world": "--world", "game": "--game", "contract": "--game"}
@@ -32,7 +35,10 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The model's file, or the name of a fighter that ships.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="The model's file, or the name of a fighter that ships.", autocompletion=complete_model),
+    ],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
     world: World = "sim",
@@ -73,7 +79,8 @@ def evaluate(
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
-    figures = {"opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
+    name = str(model if shipped_file(model) else find_model(model))
+    figures = {"model": name, "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
     text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
@@ -81,7 +88,10 @@ def evaluate(
 
 
 def record(
-    model: Annotated[str, typer.Argument(help="The model's file, or the name of a fighter or script.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="The model's file, or the name of a fighter or script.", autocompletion=complete_opponent),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file.", dir_okay=False)] = Path(
         "fight.json.gz"
     ),
@@ -120,12 +130,13 @@ def record(
         "ticks": len(fight.moments) - 1,  # the first moment is the start
         "file": str(output),
     }
-    fights = {"game": figures["game"] + (f" with the build {fight.build}" if fight.build else ""), "start": params}
+    fights = {"game": game or figures["game"], "start": params}
+    drawn = f", with the build {fight.build}" if fight.build else ""
     lines = (
-        f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks",
+        f"{' against '.join(figures['players'])}: {fight.outcomes[0]} after {figures['ticks']} ticks{drawn}",
         f"a fight of {_describe(fights, note, not deterministic)}",
         _other_mode(deterministic, "--deterministic"),
-        f"to watch it: sb3-pvp replay {output}" + (f" --game {fight.game}" if fight.game else ""),
+        f"to watch it: {command_line('replay', output, *(['--game', fight.game] if fight.game else []))}",
     )
     print_result(figures, "\n".join(lines), as_json)
 
@@ -143,8 +154,9 @@ def replay(
     """
     from sb3_pvp.matches.replay import load_fight, write_replay_page
 
+    recording = load_fight(fight, game=game)
     page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
-    write_replay_page(load_fight(fight, game=game), page)
+    write_replay_page(recording, page)
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")
 
 
@@ -153,7 +165,8 @@ def _describe(fights: dict[str, Any], note: str, sampled: bool) -> str:
     modes = _MODES[sampled]
     if (other := fights.get("opponent_deterministic")) is not None:
         modes = f"both {modes}" if other != sampled else f"{modes}, the opponent {_MODES[not other]}"
-    return f"{fights.get('game')} with {json.dumps(fights.get('start'), default=str)}{note}, {modes}"
+    game = fights.get("game", HOME_GAME)
+    return f"{game} with {find_game(game).start_in_words(fights.get('start', {}))}{note}, {modes}"
 
 
 def _other_mode(given: bool, flag: str) -> str:

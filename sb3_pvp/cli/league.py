@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.tables import AsJson, OutFile, print_result, write
+from sb3_pvp.cli.tables import AsJson, OutFile, aligned, print_result, write
 from sb3_pvp.cli.usage import (
     OLDER_NAMES,
     GameName,
@@ -16,6 +15,7 @@ from sb3_pvp.cli.usage import (
     ResetParams,
     Seed,
     World,
+    choice,
     json_object,
     progress,
     resumable,
@@ -25,7 +25,7 @@ from sb3_pvp.cli.usage import (
 from sb3_pvp.common.errors import refusals, require_known
 from sb3_pvp.game import game_reference
 from sb3_pvp.players.league import League, Payoff, Player, check_anchors
-from sb3_pvp.players.league.leaderboard import FORMATS, as_table
+from sb3_pvp.players.league.leaderboard import FORMATS, as_rows
 from sb3_pvp.players.league.league import IDENTICAL, VERDICTS
 from sb3_pvp.players.league.players import evenly_spread
 
@@ -63,7 +63,7 @@ def recompute(folder: Folder, as_json: AsJson = False) -> None:
 @league.command("export")
 def export(
     folder: Folder,
-    form: Annotated[str, typer.Option("--format", help="Format: csv, json, markdown or table.")] = "csv",
+    form: Annotated[str, choice([*FORMATS], "--format", text="Format.")] = "csv",
     out: OutFile = None,
     rollouts: Rollouts = False,
 ) -> None:
@@ -169,8 +169,8 @@ def _params(text: str | None) -> dict[str, Any] | None:
 
 def _print_fights(opened: League, settings: FightSettings) -> None:
     note = "" if opened.fights else " (the league does not record how its training fights started)"
-    start = json.dumps(settings.reset_params)
     # On stderr, like the progress below: stdout is the result, which may be JSON.
+    start = settings.game.start_in_words(settings.reset_params)
     typer.echo(f"fights of {game_reference(settings.game)} with {start}{note}", err=True)
 
 
@@ -187,4 +187,4 @@ def _print_leaderboard(opened: League, as_json: bool, rollouts: bool = False) ->
     standings, ratings = opened.leaderboard(rollouts), opened.ratings()
     figures = {"matches": ratings.position, "not_counted": ratings.broken, "players": standings}
     counts = f"{ratings.position} matches, {ratings.broken} of them not counted"
-    print_result(figures, as_table(standings) + counts, as_json)
+    print_result(figures, f"{aligned(as_rows(standings), 'right')}\n{counts}", as_json)

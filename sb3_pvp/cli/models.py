@@ -1,19 +1,16 @@
-"""``sb3-pvp models``, and the fight of a new fighter against the one that ships."""
+"""``sb3-pvp models``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
-from sb3_pvp.cli.usage import use_one_thread, watched
+from sb3_pvp.cli.usage import complete_model
 from sb3_pvp.common.errors import require_known
-from sb3_pvp.policies.files.shipped import default_fighter, shipped_card, shipped_file, shipped_names
+from sb3_pvp.policies.files.shipped import shipped_card, shipped_file, shipped_names
 
-#: Fights of a new fighter against the one that ships.
-_NUM_FIGHTS = 64
 _COLUMNS: dict[str, Column] = {
     "name": "{name}",
     "game": "{game}",
@@ -26,7 +23,9 @@ _COLUMNS: dict[str, Column] = {
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Fighter whose card to print.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Fighter whose card to print.", autocompletion=complete_model)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the fighters that ship with the package, or print the card of one of them.
@@ -49,22 +48,3 @@ def models(
         row |= {"name": each, "win_rate": win_rate, "exploitability": card.lower_bound, "bytes": file.stat().st_size}
         found.append(row)
     print_table("models", found, _COLUMNS, as_json, empty="no fighters ship with this installation")
-
-
-def fight_the_shipped(model: Path, game: str, page: Path, seed: int) -> tuple[dict[str, Any], list[str]]:
-    """Lets a model fight the fighter that ships for its game, and writes one of the fights as a replay page.
-
-    Returns figures and lines of text; nothing if no fighter ships for this game.
-    """
-    use_one_thread()
-    from sb3_pvp.matches.replay import record_fight, write_replay_page
-    from sb3_pvp.matches.scoring import score_model
-
-    name = default_fighter(game)
-    if name is None:
-        return {}, []
-    opponent = str(shipped_file(name))  # a file of the same name may lie here
-    score, fights, _ = score_model(model, _NUM_FIGHTS, seed, watched(_NUM_FIGHTS), opponent=opponent)
-    write_replay_page(record_fight(model, opponent, seed=seed, reset_params=fights["start"]), page)
-    figures = {"opponent": name, **score.as_dict(), "replay": str(page)}
-    return {"shipped": figures}, [f"Against {name}: {score}", f"One such fight: {page}"]

@@ -1,91 +1,31 @@
-"""``sb3-pvp quickstart``, ``presets``, ``runs`` and ``plot``."""
+"""``sb3-pvp presets``, ``runs`` and ``plot``."""
 
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sb3_pvp.cli.models import fight_the_shipped
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
-from sb3_pvp.cli.usage import NumTimesteps, Seed, use_one_thread, watched
+from sb3_pvp.cli.usage import choice, complete_preset
+from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.errors import Refusal, require_known
-from sb3_pvp.game import HOME_GAME
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset
 
 SOURCES = "Folders of runs, or folders that contain runs, such as logs/maskable_ppo; LABEL=FOLDER sets a label."
-METRIC = (
-    "Metric: win_rate, eval_win_rate, eval_reward, episode_reward, episode_length, elo or rating; default: win_rate "
-    "with --opponent, otherwise the first of these that all runs have."
-)
-
-
-def quickstart(
-    n_timesteps: NumTimesteps = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Number of fights for each win rate.")] = 400,
-    log_folder: Annotated[Path, typer.Option("--log-folder", "-f", help="Log folder.", file_okay=False)] = Path("logs"),
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Train a first fighter in a few minutes.
-
-    Prints its win rate before and after training, plots its learning curve and shows what to try next. At last it
-    fights the fighter that ships with the package, and one of these fights becomes a replay page.
-    """
-    import numpy as np
-
-    from sb3_pvp.matches.curves import Band, find_runs, plot_curves, read_curve
-    from sb3_pvp.matches.evaluation import wilson_interval
-    from sb3_pvp.matches.scoring import score_model
-    from sb3_pvp.zoo import find_preset, train
-
-    defaults = find_preset(HOME_GAME).hyperparams()
-    n_timesteps = n_timesteps or int(defaults["n_timesteps"])
-    options = {
-        "--n-timesteps": n_timesteps,
-        "--seed": seed,
-        "--log-folder": log_folder,
-        # About 15 points for the learning curve, but at most one per rollout.
-        "--eval-freq": max(n_timesteps // 15, defaults["n_envs"] * defaults["n_steps"]),
-        "--eval-episodes": 128,
-        "--n-eval-envs": 64,
-        "--verbose": 0,
-    }
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # stdout is for one JSON object
-        run = train(["--progress", *(str(word) for option in options.items() for word in option)])
-        assert run is not None  # this is no sweep
-        typer.echo(f"Evaluating before and after training, {episodes} fights each ...")
-        model, picture = run / f"{HOME_GAME}.zip", run / "learning_curve.png"
-        use_one_thread()
-        untrained, watch = run / "initial_model.zip", watched(episodes)
-        before, after = (score_model(zip, episodes, seed, watch)[0] for zip in (untrained, model))
-        shipped, lines_about_it = fight_the_shipped(model, HOME_GAME, run / "fight.html", seed)
-    # The evaluations during training begin after the first rollouts: put the untrained model in front as step 0.
-    curve = read_curve(find_runs([str(run)])[0], "eval_win_rate")
-    first = (0, before.win_rate, *wilson_interval(before.wins, before.decided))
-    columns = np.array([curve.steps, curve.center, curve.low, curve.high])
-    band = Band(*np.insert(columns, 0, first, axis=1))
-    plot_curves(picture, {run.name: band}, "win rate against the baseline bot", share=True)
-    files = {"model": str(model), "learning_curve": str(picture)}
-    figures = {**files, "before": before.as_dict(), "after": after.as_dict(), **shipped}
-    lines = (
-        f"\nBefore training: {before}\nAfter training:  {after}",
-        *lines_about_it,
-        "",
-        f"Learning curve: {picture}\nModel:          {model}",
-        f"Fight again:    sb3-pvp evaluate {model} --episodes {episodes} --seed {seed}",
-    )
-    print_result(figures, "\n".join(lines), as_json)
+METRICS = ("win_rate", "eval_win_rate", "eval_reward", "episode_reward", "episode_length", "elo", "rating", "ghost_elo")
+_METRIC = "Metric; default: win_rate with --opponent, otherwise the first of these that all runs have."
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Preset, or YAML file, to print for train -conf.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Preset, or YAML file, to print for train -conf.", autocompletion=complete_preset),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the presets for train --preset, or print one of them."""
@@ -96,7 +36,7 @@ def presets(
     if name is not None:
         preset = known.find_preset(name)
         hyperparams = preset.hyperparams()
-        text = yaml.safe_dump({preset.env_id: hyperparams}, sort_keys=False).rstrip()
+        text = yaml.safe_dump({preset.env_id: as_written(hyperparams)}, sort_keys=False).rstrip()
         print_result(_preset_summary(preset) | {"hyperparams": hyperparams}, text, as_json)
         return
     found = [_preset_summary(preset) for preset in known.presets().values()]
@@ -131,7 +71,7 @@ def runs(
 
 def plot(
     sources: Annotated[list[str], typer.Argument(help=SOURCES, show_default=False)],
-    metric: Annotated[str | None, typer.Option(help=METRIC)] = None,
+    metric: Annotated[str | None, choice(METRICS, text=_METRIC)] = None,
     opponent: Annotated[list[str] | None, typer.Option(help="Opponent of win_rate; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Image: .png, .svg or .pdf.", dir_okay=False)] = Path(
         "runs.png"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import use_one_thread
+from sb3_pvp.cli.usage import choice, complete_game, use_one_thread
 from sb3_pvp.common.errors import Refusal, require_known
 from sb3_pvp.game import HOME_GAME
 from sb3_pvp.policies.files.shipped import shipped_file, shipped_folder
@@ -27,7 +27,8 @@ _MODELS = (
     "Folder of zip and fighter files, a file, or the name of a fighter that ships; changes are noticed. Default: the "
     "folder models, or without one all fighters that ship."
 )
-_BACKEND = "How models run: torch, compiled, onnx (graphs of the weights), or auto: compiled where that is possible."
+_BACKENDS, _WORKER_TYPES = ("auto", "torch", "compiled", "onnx"), ("process", "thread")
+_BACKEND = "How models run; onnx: graphs of the weights, auto: compiled where that is possible."
 
 
 def serve(
@@ -37,16 +38,20 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 9999,
     game: Annotated[
-        str, typer.Option(help="Game whose scripted fighters are served too: a name or module:object.")
+        str,
+        typer.Option(
+            help="Game whose scripted fighters are served too: a name or module:object.", autocompletion=complete_game
+        ),
     ] = HOME_GAME,
-    backend: Annotated[str, typer.Option(help=_BACKEND)] = "auto",
+    backend: Annotated[str, choice(_BACKENDS, text=_BACKEND)] = "auto",
     device: Annotated[str, typer.Option(help="PyTorch device: cpu, or cuda where there is one.")] = "cpu",
     workers: Annotated[
         int | None,
         typer.Option(min=0, help="Processes that run batches; by default none: the server's own event loop does."),
     ] = None,
     worker_type: Annotated[
-        str | None, typer.Option(help="As in the original: process, by default 1 of them, or thread: the event loop.")
+        str | None,
+        choice(_WORKER_TYPES, text="As in the original: process, by default 1 of them, or thread: the event loop."),
     ] = None,
     max_batch_size: Annotated[int, typer.Option(min=1, help="Requests that are decided together.")] = 256,
     reload_interval: Annotated[
@@ -112,10 +117,8 @@ def _check(backend: str, worker_type: str | None, device: str) -> None:
     """Refuses unknown names, and a device that PyTorch does not see, or that the back-end cannot use."""
     import torch
 
-    from sb3_pvp.policies.export.inference import AUTO, BACKENDS
-
-    require_known("back-end", backend, (AUTO, *BACKENDS))
-    require_known("type of workers", worker_type or "process", ("thread", "process"))
+    require_known("back-end", backend, _BACKENDS)
+    require_known("type of workers", worker_type or "process", _WORKER_TYPES)
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise Refusal(f"--device must be cpu or cuda, not {device!r}")

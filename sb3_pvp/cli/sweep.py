@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, write
-from sb3_pvp.cli.usage import NumTimesteps
+from sb3_pvp.cli.usage import NumTimesteps, complete_preset
 from sb3_pvp.game import HOME_GAME
 
 sweep = typer.Typer(help="Show and export the results of train -optimize.")
+
+_PRESET = "Preset, or YAML file in rl-zoo3's format."
 
 Storage = Annotated[str, typer.Argument(help="A file sweep.log, sqlite:///sweep.db or postgresql://user@host/name.")]
 StudyName = Annotated[str | None, typer.Option(help="Name of the study; not needed if there is only one.")]
@@ -48,7 +50,7 @@ def best(
 
 @sweep.command("space")
 def space(
-    preset: Annotated[str, typer.Option(help="Preset, or YAML file in rl-zoo3's format.")] = HOME_GAME,
+    preset: Annotated[str, typer.Option(help=_PRESET, autocompletion=complete_preset)] = HOME_GAME,
     search_space: Annotated[
         Path | None, typer.Option(help="YAML file with a search space; default: the built-in one.")
     ] = None,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from shutil import get_terminal_size
 from string import Formatter
-from typing import Annotated, Any
+from textwrap import wrap
+from typing import Annotated, Any, Literal
 
 import orjson
 import typer
@@ -15,6 +19,8 @@ OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="Output file; 
 
 #: A column of a table: a template such as ``"{steps:,}"`` for the record's keys, or what makes a cell of a record.
 Column = str | Callable[[Any], object]
+
+_LEAST = 5  #: Width of a column whose words are broken.
 
 
 class _Cells(Formatter):
@@ -26,7 +32,7 @@ class _Cells(Formatter):
 def table(records: Iterable[Any], columns: Mapping[str, Column]) -> str:
     """Returns records as aligned lines, the names of the columns first; cells that are ``None`` stay empty.
 
-    Templates name the keys of records that are dicts, and other records as a whole: ``"{0.steps:,}"``.
+    See `aligned`. Templates name the keys of records that are dicts, and other records as a whole: ``"{0.steps:,}"``.
     """
     cells, rows = _Cells(), [list(columns)]
     for record in records:
@@ -35,8 +41,36 @@ def table(records: Iterable[Any], columns: Mapping[str, Column]) -> str:
             cells.vformat(each, (record,), keys) if isinstance(each, str) else each(record) for each in columns.values()
         )
         rows.append(["" if value is None else str(value) for value in values])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]], justify: Literal["left", "right"] = "left") -> str:
+    """Returns rows, the header first, as aligned lines; on a terminal they fit it, and long cells have several lines.
+
+    ``justify`` is for all columns but the first.
+    """
+    columns = [*zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    if sys.stdout.isatty():
+        _shrink(widths, columns, get_terminal_size().columns)
+    sides, lines = [str.ljust, *[str.ljust if justify == "left" else str.rjust] * (len(widths) - 1)], []
+    for row in rows:
+        cells = (wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True))
+        for parts in zip_longest(*cells, fillvalue=""):
+            line = (side(part, width) for side, part, width in zip(sides, parts, widths, strict=True))
+            lines.append("  ".join(line).rstrip())
+    return "\n".join(lines)
+
+
+def _shrink(widths: list[int], columns: Sequence[Sequence[str]], room: int) -> None:
+    """Makes columns narrower until the table fits: the widest first, and words, such as paths, are broken last."""
+    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    for least in words, [_LEAST] * len(widths):
+        while sum(widths) + 2 * (len(widths) - 1) > room:
+            wider = [number for number, width in enumerate(widths) if width > least[number]]
+            if not wider:
+                break
+            widths[max(wider, key=widths.__getitem__)] -= 1
 
 
 def print_result(figures: Mapping[str, Any], text: str, as_json: bool) -> None:

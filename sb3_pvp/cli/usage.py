@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -13,18 +14,59 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.atomic_files import no_space
+from sb3_pvp.common.errors import Refusal, print_in_order, refusal_of, refusals
 from sb3_pvp.common.stop_signals import stopping
 from sb3_pvp.game import WorldError
+from sb3_pvp.policies.files.shipped import shipped_names
 
 #: Typer does not export this class, and its module differs between versions.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
-GameName = Annotated[str | None, typer.Option("--game", help="Game: a name or module:object.", metavar="GAME")]
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Returns what completes a word in a shell to one of these names; to names of files where none begins so."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def choice(names: Sequence[str], *flags: str, text: str) -> Any:
+    """Returns an option that takes one of these names: its help and completion show them, the command checks them."""
+    return typer.Option(*flags, help=text, metavar="|".join(names), autocompletion=completing(lambda: names))
+
+
+def _games() -> Iterable[str]:
+    from sb3_pvp.game import game_names
+
+    return game_names()
+
+
+def _presets() -> Iterable[str]:
+    from sb3_pvp.algorithms.presets import presets
+
+    return presets()
+
+
+def _opponents() -> Iterable[str]:
+    from sb3_pvp.game import HOME_GAME, find_game
+
+    return ["baseline", *find_game(HOME_GAME).scripts, *shipped_names()]
+
+
+complete_model = completing(lambda: shipped_names())
+complete_opponent, complete_preset, complete_game = completing(_opponents), completing(_presets), completing(_games)
+
+_GAME = typer.Option("--game", help="Game: a name or module:object.", autocompletion=complete_game)
+_OPPONENT = "Opponent: baseline, a fighter or script, a model's file or league:DIR."
+
+GameName = Annotated[str | None, _GAME]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]
 NumTimesteps = Annotated[int | None, typer.Option("--n-timesteps", "-n", min=1, help="Steps; default: the preset's.")]
-Opponent = Annotated[str, typer.Option(help="Opponent: baseline, a fighter or script, a model's file or league:DIR.")]
+Opponent = Annotated[str, typer.Option(help=_OPPONENT, autocompletion=complete_opponent)]
 ResetParams = Annotated[str | None, typer.Option(help="How fights start: the game's reset parameters.", metavar="JSON")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same fights.")]
 World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) or the address of a server.")]
@@ -107,22 +149,48 @@ def use_one_thread() -> None:
         torch.set_num_threads(1)
 
 
+def written_alike(command: Any) -> Any:
+    """Returns a command after writing its help alike: values in capitals, and paragraphs as wide as the terminal is."""
+    for each in getattr(command, "commands", {}).values():
+        written_alike(each)
+    command.help = re.sub(r"(?<=\S) *\n(?=\S)", " ", command.help or "")
+    for parameter in command.params:
+        if parameter.metavar is None:
+            parameter.metavar = "" if getattr(parameter, "is_flag", False) else str(parameter.name).upper()
+        if parameter.param_type_name == "argument":  # whose kind newer versions of Typer show beside its name
+            parameter.display_type_rich = lambda ctx: ""
+    made = command.get_help_option
+
+    def help_option(context: Any) -> Any:
+        if (option := made(context)) is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = help_option
+    return command
+
+
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits: with code 2 and one line on stderr for wrong usage and impossible values."""
     try:
         app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files
+        print_in_order()
         arguments = sys.argv[1:] if arguments is None else arguments
-        command = typer.main.get_command(app)
+        command = written_alike(typer.main.get_command(app))
         with stopping():
             code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
-    except (Refusal, ValueError, OSError, WorldError, _UsageError) as error:
-        if sys.flags.dev_mode:  # PYTHONDEVMODE=1: with traceback
-            raise
-        text = str(error)
+    except Exception as error:
+        machine = no_space(error) or (error if isinstance(error, OSError) else None)
+        if sys.flags.dev_mode or not (machine or isinstance(error, (Refusal, ValueError, WorldError, _UsageError))):
+            raise  # PYTHONDEVMODE=1: with traceback
+        text = refusal_of(machine) if machine else str(error)
         if isinstance(error, _UsageError):
-            text = error.format_message().rstrip(".") + (f"; see {error.ctx.command_path} --help" if error.ctx else "")
+            lacking: Any = getattr(error, "param", None) if "Missing" in type(error).__name__ else None
+            is_argument = lacking is not None and lacking.param_type_name == "argument"  # an option's name says it
+            text = f"{error.format_message()} {lacking.help if is_argument else ''}".rstrip(". ")
+            text += f"; see {error.ctx.command_path} --help" if error.ctx else ""
         print(f"{name}: error: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
-        if not _is_deliberate(error, name):
+        if not machine and not _is_deliberate(error, name):
             print(f"{name}: this may be a bug; PYTHONDEVMODE=1 shows the traceback", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
@@ -130,7 +198,7 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
 
 def _is_deliberate(error: Exception, program: str) -> bool:
     """Returns whether this error says what is wrong with the command line or a file; others may be bugs."""
-    if not isinstance(error, (ValueError, OSError)) or getattr(error, "filename", None) is not None:
+    if not isinstance(error, ValueError):
         return True
     # What is invalid is a ValueError of our own code; one that comes from inside NumPy may have another cause.
     *_, (frame, _) = walk_tb(error.__traceback__)

@@ -199,6 +199,18 @@ def to_plain(value: Any) -> Any:
     return round(value, DECIMALS) if isinstance(value, float) else value
 
 
+def as_written(value: Any, digits: int = 12) -> Any:
+    """Returns numbers, also in mappings and lists, as people write them: 0.005 for 1 - 0.995, and 4000000 for 4e6."""
+    if isinstance(value, Mapping):
+        return {key: as_written(own, digits) for key, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_written(own, digits) for own in value]
+    if not isinstance(value, float):
+        return value
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) >= 1000 else rounded
+
+
 def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 

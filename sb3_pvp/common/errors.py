@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import inspect
+import io
+import os
 import re
 import reprlib
+import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -47,6 +52,7 @@ def refusals(*others: type[Exception], about: str = "") -> Iterator[None]:
         raise
     except refused as error:
         text = first_error(error) if isinstance(error, ValidationError) else str(error)
+        text = refusal_of(error) if isinstance(error, OSError) else text
         raise Refusal(f"{about}: {(text or type(error).__name__).splitlines()[0]}" if about else text) from error
 
 
@@ -67,6 +73,33 @@ def one_line(error: BaseException) -> str:
     """Returns what an error says, in one line: of pydantic the first one, and of one that says nothing its kind."""
     text = first_error(error) if isinstance(error, ValidationError) else str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def print_in_order() -> None:
+    """Lets lines of stdout out at once, so that in a pipe or a file errors come after the output that led to them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+#: What to do where the machine refuses something, by the number of its error.
+_ADVICE = {
+    errno.EADDRINUSE: "stop the other program, or choose another port",
+    errno.EADDRNOTAVAIL: "choose an address that this machine has",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place that you may use, or ask who owns it"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "close other programs, or raise the limit with ulimit -n"),
+}
+
+_LISTENING = re.compile(r"attempting to bind on address \('(.*?)', (\d+)")
+
+
+def refusal_of(error: OSError) -> str:
+    """Returns in one line what the machine refuses, which is no bug of ours, and what to do if that is known."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if (place := _LISTENING.search(text)) is not None:  # asyncio and socket say this each in their own way
+        text = f"cannot listen on {place[1]}:{place[2]}: {os.strerror(error.errno or 0)}"
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{text}: {advice}" if advice else text
 
 
 @contextmanager
@@ -96,6 +129,12 @@ def without_passwords(words: Sequence[str]) -> list[str]:
     """Returns the words of a command line with *** in place of the password in ``--storage``, also if abbreviated."""
     of_storage = [any(each.startswith("--st") for each in pair) for pair in zip(("", *words), words, strict=False)]
     return [without_password(word) if hide else word for word, hide in zip(words, of_storage, strict=True)]
+
+
+def command_line(*words: object) -> str:
+    """Returns a command line of sb3-pvp for any shell, whatever the names of files in it, which are paths."""
+    given = (f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words)
+    return shlex.join(["sb3-pvp", *given])
 
 
 T = TypeVar("T")

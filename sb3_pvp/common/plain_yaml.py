@@ -52,10 +52,15 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(read_text(path))
 
 
-def read_ordered_dict(path: Path) -> dict[str, Any]:
-    """Returns the ``OrderedDict`` of plain values that PyYAML has dumped to a file; raises as `read_yaml` does.
+def parse_ordered_dict(text: str) -> dict[str, Any]:
+    """Returns an ``OrderedDict`` of plain values that PyYAML has dumped; raises as `parse_yaml` does.
 
     Without its tag it is plain lists, which need no unsafe loader.
     """
-    (pairs,) = parse_yaml(read_text(path).replace("!!python/object/apply:collections.OrderedDict", ""))
+    (pairs,) = parse_yaml(text.replace("!!python/object/apply:collections.OrderedDict", ""))
     return {str(name): value for name, value in pairs}
+
+
+def read_ordered_dict(path: Path) -> dict[str, Any]:
+    """Does `parse_ordered_dict` for a file; raises as `read_yaml` does."""
+    return parse_ordered_dict(read_text(path))

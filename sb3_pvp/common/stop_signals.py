@@ -51,6 +51,11 @@ def uninterrupted() -> AbstractContextManager[None]:
     return _replacing(callable, _do_nothing)
 
 
+def only_by_ctrl_c() -> AbstractContextManager[None]:
+    """Lets Ctrl-C alone raise `KeyboardInterrupt`: other signals to stop may come several times."""
+    return deferring(lambda number, frame: _raise() if number == signal.SIGINT else None)
+
+
 def kept() -> AbstractContextManager[None]:
     """Restores `stopping` after a block that replaces handlers for good, as some libraries do."""
     return deferring(signal.default_int_handler)
@@ -87,6 +92,10 @@ def say(text: str) -> None:
     """Prints from a signal handler, where that can fail: the output may be gone, or in the middle of a line."""
     with suppress(OSError, RuntimeError):
         print(text, flush=True)
+
+
+def _raise() -> None:
+    raise KeyboardInterrupt
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

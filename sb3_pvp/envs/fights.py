@@ -52,7 +52,7 @@ class Fights:
         self._unused_seeds: dict[int, int] = {}
         #: Rows that will play their partner from the next episode on.
         self._joining = np.zeros(0, np.int64)
-        #: The opponent of each row in its next episode; empty: to be looked up again, see `_update_next_opponents`.
+        #: The opponent of each row in its next episode; empty: to be looked up again, see `check_pairs`.
         self._next_opponents: list[LoadedOpponent] = []
         self._assign_seats()
         self._rewards = settings.game_rewards
@@ -76,7 +76,7 @@ class Fights:
         self.episode_components = np.zeros_like(self.components)  #: The same, summed over the episode.
         self.length = np.zeros(num_fights, np.int64)  #: Ticks of the episode so far.
         #: The last actions of learner and opponent; zeros where the world's bot plays.
-        self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), np.int64)
+        self.actions = np.zeros((num_fights, NUM_SEATS, self.contract.num_heads), self.contract.action_dtype)
         from sb3_pvp.envs.tally import add_tick  # Numba takes long to import
 
         self._add_tick, self._max_ticks = add_tick, settings.max_episode_ticks or sys.maxsize
@@ -124,7 +124,7 @@ class Fights:
         # Before anything moves: wrong actions must not change even the random numbers of opponents. The world checks
         # both seats once more, as it cannot know who calls it.
         checked = check_actions(actions, self.contract, self.world.num_fights)
-        self._update_next_opponents()
+        self.check_pairs()
         is_shown = self.renderer.is_used and self.renderer.start_tick()
         self._shown_masks = self.world.masks.copy() if is_shown else None
         if self._shown_masks is not None:  # a learner's are those with its override
@@ -288,7 +288,7 @@ class Fights:
         self, rows: NDArray[np.int64], seeds: Sequence[int | None], options: Sequence[Mapping[str, Any]]
     ) -> None:
         """Resets the world's fights of these rows, and seats their next opponents."""
-        self._update_next_opponents()
+        self.check_pairs()
         upcoming = self._next_opponents
         for name in {name for given in options for name in given if name in _RESERVED_OPTIONS}:
             raise ValueError(f"unknown reset option {name!r}: the environment sets it itself")
@@ -334,7 +334,7 @@ class Fights:
         self._seats.pair(np.array([each.is_self for each in self.opponents.current]))
         self._next_opponents = []
 
-    def _update_next_opponents(self) -> None:
+    def check_pairs(self) -> None:
         """Looks up the next opponents if they have changed; `ValueError` if only one row of a pair plays ``"self"``."""
         if self._next_opponents:
             return

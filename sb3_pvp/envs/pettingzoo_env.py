@@ -42,6 +42,21 @@ class FlatMaskMultiDiscrete(spaces.MultiDiscrete):
         return super().sample(mask, *args, **kwargs)
 
 
+class FlatMaskBox(spaces.Box):
+    """The same for contracts in which a head is a number."""
+
+    def __init__(self, contract: Contract) -> None:
+        space = contract.action_space
+        assert isinstance(space, spaces.Box)
+        super().__init__(space.low, space.high, dtype=np.float32)
+        self._contract = contract
+
+    def sample(self, mask: Any = None, *args: Any, **kwargs: Any) -> NDArray[Any]:
+        """Samples an action, see `FlatMaskMultiDiscrete.sample`; choices are whole numbers."""
+        mask = np.ones(self._contract.num_flat_actions, np.bool_) if mask is None else mask
+        return self._contract.random_action(mask, self.np_random)
+
+
 class _Player(NamedTuple):
     """Who acts: all of a seat, or one agent of a team."""
 
@@ -98,7 +113,10 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
             else self.fights.observation_space
             for each in self._players.values()
         }
-        self.action_spaces = {each.name: FlatMaskMultiDiscrete(each.contract) for each in self._players.values()}
+        self.action_spaces: dict[str, FlatMaskMultiDiscrete | FlatMaskBox] = {
+            each.name: (FlatMaskBox if each.contract.numbers.size else FlatMaskMultiDiscrete)(each.contract)
+            for each in self._players.values()
+        }
         self._seeded = False
         self.fights.player_names = AGENTS
 
@@ -106,7 +124,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         """Returns the space of an agent's observations."""
         return self.observation_spaces[agent]
 
-    def action_space(self, agent: str) -> FlatMaskMultiDiscrete:
+    def action_space(self, agent: str) -> FlatMaskMultiDiscrete | FlatMaskBox:
         """Returns the space of an agent's actions, which can sample with the flat mask of an observation."""
         return self.action_spaces[agent]
 
@@ -127,9 +145,9 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         return self._show_and_observe(self.agents), {agent: {} for agent in self.agents}
 
     def step(
-        self, actions: dict[str, NDArray[np.int64]]
+        self, actions: dict[str, NDArray[Any]]
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Plays one tick with the action of each agent, ints ``(heads,)``; returns empty dicts after the fight.
+        """Plays one tick with the action of each agent ``(heads,)``; returns empty dicts after the fight.
 
         Raises `ValueError`, and changes nothing, for missing or wrong actions.
         """
@@ -163,10 +181,10 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         """Closes the window and the world."""
         self.fights.close()
 
-    def _joint(self, actions: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _joint(self, actions: dict[str, NDArray[Any]]) -> NDArray[Any]:
         """Returns the actions of both seats; whoever is out of the game does the one thing that it may."""
         legal = [mask.argmax(axis=-1) for mask in self.contract.split_mask(self.fights.action_masks())]
-        joint = np.stack(legal, axis=-1)
+        joint = np.stack(legal, axis=-1).astype(self.contract.action_dtype)
         for name, action in actions.items():
             player = self._players[name]
             joint[player.seat, player.heads] = check_actions(action, player.contract)

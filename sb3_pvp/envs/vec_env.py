@@ -88,6 +88,7 @@ class PvpVecEnv(VecEnv):
             count = Kind[int](PositiveInt, "a positive integer or a list of functions").read("num_envs", num_envs)
             templates = [_Template(own, check_render_mode(render_mode), monitor=monitor)] * count
         self.fights = Fights(len(templates), templates[0].settings)
+        self.fights.check_pairs()
         self.set_trained_rollouts = self.fights.set_trained_rollouts
         self._interfaces = [
             FightInterface(self.fights, row, each.render_mode, each.spec) for row, each in enumerate(templates)

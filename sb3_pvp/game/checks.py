@@ -88,13 +88,17 @@ def _check_tick(world: World) -> None:
 
 def wrong_actions(leading: tuple[int, ...], contract: Contract) -> list[tuple[Any, str]]:
     """Returns invalid actions, about ``(*leading, heads)``, each with a description of the fault."""
-    right = np.zeros((*leading, contract.num_heads), np.int64)
-    return [
+    right, numbers = np.zeros((*leading, contract.num_heads), contract.action_dtype), contract.numbers.size
+    wrong = [
         (right[..., :-1], "an action that is too short"),
-        (right.astype(np.float64), "an action of floats"),
-        (right - 1, "negative choices"),
-        (right + np.asarray(contract.head_sizes), "choices that their heads do not have"),
+        (right + np.nan, "an action of NaN") if numbers else (right.astype(np.float64), "an action of floats"),
     ]
+    if numbers < contract.num_heads:
+        wrong += [
+            (right - 1, "negative choices"),
+            (right + np.asarray(contract.head_sizes), "choices that their heads do not have"),
+        ]
+    return wrong
 
 
 def assert_value_error(call: Callable[[], object], what: str) -> None:

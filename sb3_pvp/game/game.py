@@ -11,7 +11,7 @@ import gymnasium
 from pydantic import BaseModel
 
 from sb3_pvp.common.arguments import read_model
-from sb3_pvp.common.errors import installed, is_own, loadable, missing, unknown_name
+from sb3_pvp.common.errors import installed, is_own, loadable, missing, shown, unknown_name
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract, add_contract_source, load_contract
 from sb3_pvp.game.contract.turn import Turn
@@ -41,6 +41,10 @@ class Game(Protocol):
         """Raises `ValueError` if ``where`` is not a valid place for a world. Must be fast: it creates nothing."""
         if where != "sim":
             raise ValueError(f"{self.name} is played in 'sim' only, not in {where!r}")
+
+    def start_in_words(self, params: Mapping[str, Any]) -> str:
+        """Says with what fights of these reset parameters start, for people to read."""
+        return ", ".join(f"{name} {shown(value)}" for name, value in params.items()) or "the default start"
 
     def check_sharing(self, where: str) -> None:
         """Called before several processes each make a world at this place; warns if these may hold each other up."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.game.contract import Contract
@@ -147,8 +147,7 @@ class PlainViewer:
         self, world: World, fight: int, names: Sequence[str], actions: SeatActions = _NONE, masks: SeatMasks = _NONE
     ) -> PlainScene:
         """See `Viewer.scene`; ``masks`` are not shown, but those of the next tick."""
-        heads = [[action.id for action in head.actions] for head in self.contract.heads]
-        ids = np.concatenate(heads)
+        ids = np.array([action.id for head in self.contract.heads for action in head.actions])
         seen: list[dict[str, float] | None] = [None] * NUM_SEATS
         legal: list[tuple[str, ...] | None] = [None] * NUM_SEATS
         chosen: list[tuple[str, ...] | None] = [None] * NUM_SEATS
@@ -157,7 +156,10 @@ class PlainViewer:
             seen[seat] = {each.id: value for each, value in zip(self.contract.observations, values, strict=True)}
             legal[seat] = tuple(ids[world.masks[fight, seat]].tolist())
             if (own := actions[seat]) is not None:
-                chosen[seat] = tuple(head[choice] for head, choice in zip(heads, own.tolist(), strict=True))
+                both = zip(self.contract.heads, own.tolist(), strict=True)
+                chosen[seat] = tuple(
+                    f"{head.id} {choice:.3g}" if head.number else head.actions[int(choice)].id for head, choice in both
+                )
         outcome = Outcome(int(world.outcome[fight, 0])).name.lower()
         return PlainScene(int(world.ticks[fight]), tuple(names), outcome, tuple(seen), tuple(legal), tuple(chosen))
 
@@ -262,6 +264,12 @@ def pressed_actions(
         rest = 0 if legal[0] or not mask[begin] else int(legal.argmax())
         chosen.append([*tries, rest][0])
     return np.array(chosen)
+
+
+def made_controls(contract: Contract, action: ArrayLike, controls: Sequence[Control]) -> list[Control]:
+    """Returns which of these controls an action, ints ``(heads,)``, makes, with all that goes with them."""
+    made = {head.actions[choice].id for head, choice in zip(contract.heads, np.asarray(action).tolist(), strict=True)}
+    return [control for control in controls if {*_ids(control)} <= made]
 
 
 def _ids(control: Control) -> tuple[str, ...]:

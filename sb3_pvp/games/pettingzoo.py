@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -36,8 +36,9 @@ class PettingZooGame(Game):
             false, the first seat, which is the learner's, is always the first agent.
         privileged: let the critic see the opponent's observation, for simultaneous moves or hidden information.
 
-    Raises `ValueError` unless there are two agents with equal spaces, ``Discrete`` or one-dimensional ``MultiDiscrete``
-    actions, and observations that can be flattened.
+    Raises `ValueError` unless there are two agents with equal spaces, observations that can be flattened, and actions
+    that are ``Discrete``, one-dimensional ``MultiDiscrete``, a bounded ``Box`` of floats, or a ``Tuple`` or ``Dict`` of
+    these. A player decides on numbers of a box from -1 to 1, which are scaled to its bounds.
     """
 
     report: ClassVar[Sequence[tuple[str, Any]]] = ()  #: Fields of its worlds' report.
@@ -165,7 +166,7 @@ class _Match:
         #: Arguments of the last `begin` (seed, swapped, options); since then, the legal choices of both agents, and the
         #: seed of each `reseed`.
         self.start: tuple[int, bool, dict[str, Any]] | None = None
-        self.moves: list[list[list[int]] | int] = []
+        self.moves: list[list[list[float]] | int] = []
 
     def begin(self, seed: int, swapped: bool, options: dict[str, Any]) -> None:
         """Starts a new match; ``swapped``: the first seat is the second agent."""
@@ -186,7 +187,7 @@ class _Match:
         """Converts an array ``(2, ...)`` from seats to agents, or back, which is the same swap."""
         return by_seat[::-1] if self.start is not None and self.start[1] else by_seat
 
-    def play(self, choices: NDArray[np.int64]) -> None:
+    def play(self, choices: NDArray[Any]) -> None:
         """Plays the choices ``(2, heads)`` of both agents; in turn-based games only the mover's count."""
         env, layout = self.env, self._layout
         choices = layout.legal(choices, self.masks)
@@ -233,16 +234,14 @@ class _Layout:
             self._space = self._space[OBSERVATION]
         if not self._space.is_np_flattenable:
             raise ValueError(f"observations need a fixed size: wrap the environment, whose space is {self._space}")
-        actions = self._common(env.action_space, "action")
         self.shape = self._space.shape  #: Of an observation, ``None`` if it has several parts.
-        self._is_discrete = isinstance(actions, spaces.Discrete)
-        if not self._is_discrete and not (isinstance(actions, spaces.MultiDiscrete) and actions.nvec.ndim == 1):
-            raise ValueError(f"actions must be Discrete or one-dimensional MultiDiscrete, not {actions}")
-        self._start = actions.start  # these spaces need not count from 0, contracts do
-        sizes = [int(actions.n)] if self._is_discrete else actions.nvec.tolist()
+        self._actions = self._common(env.action_space, "action")
+        sizes = [size for part in _parts(self._actions) for size in _sizes(part)]
         name = str((getattr(env, "metadata", None) or {}).get("name", type(env).__name__))
         self.contract = _contract(name, sizes, spaces.flatdim(self._space), self.in_turns, hidden)
-        self._offsets = self.contract.head_offsets[:-1]
+        self._offsets, self._waits = self.contract.head_offsets[:-1], int(WAIT in self.contract.heads[0].actions)
+        #: The entries of a mask that the environment may give.
+        self._masked = np.delete(np.arange(self.contract.num_flat_actions), self._offsets[self.contract.numbers])
         #: The mask of a player that can only wait: the first action of each head.
         self.idle = np.isin(np.arange(self.contract.num_flat_actions), self._offsets)
 
@@ -256,25 +255,27 @@ class _Layout:
         """Returns the mover's flat mask, from the observation or the info; all true if neither has one."""
         given = (observation if _is_masked(observation) else info).get(ACTION_MASK)
         mask = np.ones(self.contract.num_flat_actions, bool)
-        if self.in_turns:
+        if self._waits:
             mask[0] = False  # the mover must not wait
         if given is not None:  # spaces.MultiDiscrete takes a tuple of masks, one per head
             given = np.concatenate(given) if isinstance(given, tuple) else given
             check_mask(given)
-            mask[self.in_turns :] = given
+            mask[self._masked[self._waits :]] = given
         return mask
 
-    def legal(self, choices: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def legal(self, choices: NDArray[Any], masks: NDArray[np.bool_]) -> NDArray[Any]:
         """Returns the choices ``(2, heads)``, illegal ones replaced by the head's first legal choice."""
-        possible = np.take_along_axis(masks, choices + self._offsets, axis=1)
+        picked = choices.astype(np.int64)
+        picked[:, self.contract.numbers] = 0
+        possible = np.take_along_axis(masks, picked + self._offsets, axis=1)
         firsts = [part.argmax(axis=1) for part in self.contract.split_mask(masks)]
         return np.where(possible, choices, np.stack(firsts, axis=1))
 
-    def action(self, choices: NDArray[np.int64]) -> Any:
+    def action(self, choices: NDArray[Any]) -> Any:
         """Returns the environment's action for the choices ``(heads,)``."""
-        own = choices + self._start
-        own[0] -= self.in_turns  # the first head begins with `WAIT`
-        return int(own[0]) if self._is_discrete else own
+        own = choices.copy()
+        own[0] -= self._waits  # the first head begins with `WAIT`
+        return _action(self._actions, iter(own.tolist()))
 
     def _common(self, space_of: Any, kind: str) -> Any:
         first, second = (space_of(agent) for agent in self.agents)
@@ -293,6 +294,9 @@ class _TeamLayout(_Layout):
     def features(self, observation: Any, agent: int, to_move: bool) -> NDArray[np.float32]:
         return super().features(observation, agent, to_move)[:-1]
 
+    def action(self, choices: NDArray[Any]) -> Any:
+        return choices
+
 
 class _TeamEnv:
     """A ``ParallelEnv`` of a team as one of two agents: the team, which sees and does all, and nobody."""
@@ -306,8 +310,11 @@ class _TeamEnv:
         self.metadata = {"name": (getattr(env, "metadata", None) or {}).get("name", type(env).__name__)}
         self._agents = {agent: _Layout(self._alone(agent)) for agent in env.possible_agents}
         parts = {agent: layout.contract for agent, layout in self._agents.items()}
-        kinds = {(part.num_observations, part.head_sizes) for part in parts.values()}
-        moves = {agent: [range(size) for size in part.head_sizes] for agent, part in parts.items()}
+        moves = {
+            agent: [None if head.number else range(len(head.actions)) for head in part.heads]
+            for agent, part in parts.items()
+        }
+        kinds = {(parts[agent].num_observations, *heads) for agent, heads in moves.items()}
         seen = {agent: [each.id for each in part.observations[:-1]] for agent, part in parts.items()}
         self.contract = team_contract(self.metadata["name"], moves, seen, shared=len(kinds) == 1)
         self._idle = np.concatenate([layout.idle for layout in self._agents.values()])
@@ -330,7 +337,7 @@ class _TeamEnv:
     def reset(self, seed: int, options: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         return self._seen(*self._env.reset(seed=seed, options=options)), {}
 
-    def step(self, actions: Mapping[str, NDArray[np.int64]]) -> tuple[dict[str, Any], ...]:
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], ...]:
         heads = (slice(*each.heads) for each in self.contract.agents)
         chosen = {agent: actions[self.TEAM][part] for agent, part in zip(self._agents, heads, strict=True)}
         acting = {agent: self._agents[agent].action(chosen[agent]) for agent in self._env.agents}
@@ -353,9 +360,48 @@ class _TeamEnv:
         return {self.TEAM: {OBSERVATION: seen, ACTION_MASK: mask}, self.NOBODY: nothing}
 
 
+def _parts(space: Any) -> list[Any]:
+    """Returns the simple spaces that a space of actions consists of, in order; `ValueError` for one that has others."""
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        inner = space.spaces if isinstance(space, spaces.Tuple) else space.spaces.values()
+        return [part for each in inner for part in _parts(each)]
+    is_box = (
+        isinstance(space, spaces.Box) and space.is_bounded() and space.dtype is not None and space.dtype.kind == "f"
+    )
+    if not (is_box or (isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and len(space.shape or ()) < 2)):
+        raise ValueError(
+            f"actions must be Discrete, one-dimensional MultiDiscrete or a bounded Box of floats, not {space}"
+        )
+    return [space]
+
+
+def _sizes(space: Any) -> list[int]:
+    """Returns the number of choices of each head of a simple space, 0 for a number."""
+    if isinstance(space, spaces.Box):
+        return [0] * space.low.size
+    return [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.tolist()
+
+
+def _action(space: Any, decided: Iterator[Any]) -> Any:
+    """Returns an action in a space, by what was decided in each head."""
+    if isinstance(space, spaces.Tuple):
+        return tuple(_action(each, decided) for each in space.spaces)
+    if isinstance(space, spaces.Dict):
+        return {key: _action(each, decided) for key, each in space.spaces.items()}
+    own = np.array([next(decided) for _ in _sizes(space)])
+    if isinstance(space, spaces.Box):
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        return (low + (own.reshape(space.shape) + 1) / 2 * (high - low)).clip(low, high).astype(space.dtype)
+    own = own.astype(np.int64) + space.start  # these spaces need not count from 0, contracts do
+    return int(own[0]) if isinstance(space, spaces.Discrete) else own
+
+
 def _contract(name: str, sizes: list[int], num_features: int, in_turns: bool, hidden: bool) -> Contract:
     heads = []
     for number, size in enumerate(sizes):
+        if not size:
+            heads.append(Head(f"head_{number}", f"Number {number}.", number=True))
+            continue
         actions = [SubAction(f"head_{number}_choice_{choice}", f"Choice {choice}.") for choice in range(size)]
         waits = [WAIT] if in_turns and number == 0 else []
         heads.append(Head(f"head_{number}", f"Decision {number}.", (*waits, *actions)))

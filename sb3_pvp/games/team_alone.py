@@ -35,13 +35,16 @@ class TeamRewards(OutcomeRewards):
 
 
 def team_contract(
-    name: str, moves: Mapping[str, Sequence[Iterable[Any]]], seen: Mapping[str, Sequence[str]], shared: bool = True
+    name: str,
+    moves: Mapping[str, Sequence[Iterable[Any] | None]],
+    seen: Mapping[str, Sequence[str]],
+    shared: bool = True,
 ) -> Contract:
     """Returns the contract of a team alone.
 
     Args:
         name: of the contract.
-        moves: for each agent its heads, by what they choose between.
+        moves: for each agent its heads, by what they choose between; ``None`` for a number.
         seen: for each agent what it sees; behind that comes whether it is ``active``.
         shared: whether one policy can play all agents.
     """
@@ -52,8 +55,8 @@ def team_contract(
         begins = len(observations), len(heads)
         for number, choices in enumerate(its_heads):
             head = agent if len(its_heads) == 1 else f"{agent}_{number}"
-            actions = [SubAction(f"{head}_{choice}", f"{agent}: {choice}.") for choice in choices]
-            heads.append(Head(f"{head}_head", f"What {agent} does.", tuple(actions)))
+            actions = [SubAction(f"{head}_{choice}", f"{agent}: {choice}.") for choice in choices or ()]
+            heads.append(Head(f"{head}_head", f"What {agent} does.", tuple(actions), number=choices is None))
         observations += [Observation(f"{agent}_{each}", f"{agent}: {each}.") for each in (*seen[agent], "active")]
         ranges = (begins[0], len(observations)), (begins[1], len(heads))
         agents.append(Agent(agent, *ranges, active=f"{agent}_active", seats=(0,)))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import POSITIVE
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import NUM_SEATS, Game, Outcome, Reseedable
+from sb3_pvp.game import NUM_SEATS, Game, Outcome, Reseedable, controls_of, made_controls
 from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.matches.evaluation import FIRST_SEAT
 from sb3_pvp.matches.replay.record import second_opinion
@@ -34,6 +34,14 @@ class CostlyTick:
     high: float  #: Upper end.
     taken: tuple[int, ...]  #: The action, by head.
     instead: tuple[int, ...]  #: The most likely action of the fighter, by head.
+
+    def words(self, game: Game) -> tuple[str, str]:
+        """Returns what is ``taken`` and ``instead``, each without what both do, as a game's controls call it."""
+        controls = [each for group in controls_of(game.viewer, game.contract) for each in group.controls]
+        made = [made_controls(game.contract, action, controls) for action in (self.taken, self.instead)]
+        only = ([each.label for each in own if each not in other] for own, other in (made, made[::-1]))
+        taken, instead = (", ".join(labels) or "nothing" for labels in only)
+        return taken, instead
 
 
 def costly_ticks(

@@ -279,6 +279,11 @@ def _read_rating(league: League) -> Band:
     return Band(*np.array(rows, float).reshape(-1, 4).T)
 
 
+def _read_ghost_elo(folder: Path, opponent: str) -> Band:
+    with reading(path := folder / "ghost_elo.csv"):
+        return Band.plain(*pd.read_csv(path)[["steps", "elo"]].to_numpy(np.float64).T)
+
+
 METRICS = {
     "win_rate": CurveMetric("win rate against {opponent}", _read_win_rate, share=True),
     "eval_win_rate": CurveMetric("win rate in an evaluation", _read_eval_win_rate, share=True),
@@ -287,4 +292,5 @@ METRICS = {
     "episode_length": CurveMetric(f"steps of an episode in training, mean of {WINDOW}", _episode_reader("l")),
     "elo": CurveMetric("Elo rating of the learner", _league_reader(_read_elo)),
     "rating": CurveMetric("Bradley-Terry rating of the learner's snapshots", _league_reader(_read_rating)),
+    "ghost_elo": CurveMetric("Elo rating among the learner's own versions", _read_ghost_elo),
 }

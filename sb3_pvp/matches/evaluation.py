@@ -25,6 +25,7 @@ from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
 from sb3_pvp.common.arguments import MAPPING, POSITIVE
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import require_all_known
+from sb3_pvp.common.html_tables import html_table
 from sb3_pvp.common.worker_pool import WorkerPool
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
@@ -95,6 +96,15 @@ class Score:
             counts += f"; {self.broken} broke off and were played again"
         return f"win rate {self.win_rate:.1%} (95 % interval {low:.1%} to {high:.1%}; {counts})"
 
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook: a line for all episodes, and one for each build if there are several."""
+        rows = [("build", "win rate", "95 % interval", "won", "lost", "tied", "broken")]
+        for name, score in (("all", self), *(sorted(self.groups.items()) if len(self.groups) > 1 else ())):
+            low, high = wilson_interval(score.wins, score.decided)
+            counts = map(str, (score.wins, score.losses, score.ties, score.broken))
+            rows.append((name, f"{score.win_rate:.1%}", f"{low:.1%} to {high:.1%}", *counts))
+        return html_table(rows)
+
 
 def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, float]:
     """Returns the Wilson score interval of a win rate, ``(0, 1)`` without episodes; ``z = 1.96`` covers 95 %."""
@@ -103,7 +113,8 @@ def wilson_interval(wins: int, episodes: int, z: float = Z95) -> tuple[float, fl
     share, spread = wins / episodes, z * z / episodes
     center = (share + spread / 2) / (1 + spread)
     half = z * sqrt(share * (1 - share) / episodes + spread / (4 * episodes)) / (1 + spread)
-    return max(center - half, 0.0), min(center + half, 1.0)
+    # Its ends are exact where nothing, or everything, was won, not 0.9999999999999999.
+    return max(center - half, 0.0) if wins else 0.0, min(center + half, 1.0) if wins < episodes else 1.0
 
 
 def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, deterministic: bool = True) -> Score:

@@ -88,7 +88,7 @@ def play_fights(
         asks = [partial(referee.ask, seat) for seat in range(NUM_SEATS)]
         pools = [OpponentPool(world, _EMPTY_SEAT, settings.game, seat, ask) for seat, ask in enumerate(asks)]
         referee.watch(world)
-        actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), np.int64)
+        actions = np.zeros((count, NUM_SEATS, world.contract.num_heads), world.contract.action_dtype)
         # The number of each row's fight; at first one step before the first fight, as if one had just ended.
         numbers, ticks, ended = np.arange(first - count, first), np.zeros(count, np.int64), np.arange(count)
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import chain
 from os import fspath
 from typing import Any, TypeVar
@@ -66,6 +67,7 @@ class OpponentPool:
         # What opponents saw when their delay began, and which of them decide by that next.
         self._delayed, self._is_delayed = self._seen.own.copy(), np.zeros(count, bool)
         self._delay_words = words_from_seeds(range(count), _DELAYS)
+        self._predict_alone = partial(_predict_alone, "iuf" if world.contract.numbers.size else "iu")
         # Fights with equal configs share one object, so that its rows can be batched.
         self._cache: dict[tuple[Any, str], Any] = {}
         self._seeds = [0] * count
@@ -123,7 +125,7 @@ class OpponentPool:
         if self._agents.size:
             self._seen.advance(self._agents)
 
-    def act(self, actions: NDArray[np.int64]) -> None:
+    def act(self, actions: NDArray[Any]) -> None:
         """Writes the actions of all opponents that act into their seat of ``actions (N, 2, heads)``."""
         if not self._groups:
             return
@@ -239,7 +241,7 @@ class OpponentPool:
                 continue
             for flag in (False, True):  # Opponent.predict takes one flag for all rows
                 if (alike := fights[self._deterministic[fights] == flag]).size:
-                    groups[id(opponent), flag] = (_predict_alone, [(opponent, alike)], states)
+                    groups[id(opponent), flag] = (self._predict_alone, [(opponent, alike)], states)
         self._groups = list(groups.values())
         self._agents = np.flatnonzero([each.opponent is not None for each in self.current])
         self._seen.noises = _fights_by_owner([each.noise for each in self.current])
@@ -290,17 +292,21 @@ def _ages(opponent: Opponent | None) -> Sequence[int]:
 
 
 def _predict_alone(
+    kinds: str,
     opponents: Sequence[Opponent],
     frames: Sequence[NDArray[np.float32]],
     states: NDArray[Any],
     *flags: NDArray[np.bool_],
 ) -> Decision:
-    """Calls `Opponent.predict` of a single opponent, whose ``deterministic`` flags are all equal."""
+    """Calls `Opponent.predict` of a single opponent, whose ``deterministic`` flags are all equal.
+
+    ``kinds`` are those of the dtypes that actions may have.
+    """
     (opponent,), (seen,), (starts, deterministic, masks) = opponents, frames, flags
     if not hasattr(opponent, "frame_ages"):
         seen = seen[:, 0]
     actions, next_states = opponent.predict(seen, states, starts, bool(deterministic[0]), masks)
-    if np.asarray(actions).dtype.kind not in "iu":
+    if np.asarray(actions).dtype.kind not in kinds:
         raise ValueError(f"actions of an opponent must be integers, got {actions!r:.60} from {opponent!r:.60}")
     return actions, next_states
 

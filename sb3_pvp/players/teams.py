@@ -30,7 +30,7 @@ class TeamOpponent:
         places = enumerate(members)
         placed = (each.of_agent(place, contract) if hasattr(each, "of_agent") else each for place, each in places)
         self.name, self.members = name, tuple(placed)
-        self._heads = [slice(*agent.heads) for agent in contract.agents]
+        self._heads, self._dtype = [slice(*agent.heads) for agent in contract.agents], contract.action_dtype
         self.frame_ages = tuple(sorted({age for each in members for age in getattr(each, "frame_ages", (0,))}))
         self.content_hash = "+".join(str(getattr(each, "content_hash", "")) for each in members)
         #: States of members without their number of rows, which together are kept as bytes.
@@ -45,7 +45,7 @@ class TeamOpponent:
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
         """Implements `Opponent.predict`."""
-        actions, states, begin = np.zeros((len(observation), self._heads[-1].stop), np.int64), [], 0
+        actions, states, begin = np.zeros((len(observation), self._heads[-1].stop), self._dtype), [], 0
         for each, heads, layout in zip(self.members, self._heads, self._layouts, strict=True):
             begin, end = begin + layout.nbytes, begin
             own = np.ascontiguousarray(state[:, end:begin]).view(layout.dtype).reshape(-1, *layout.shape)

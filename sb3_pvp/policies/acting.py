@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 Frames = NDArray[np.float32]
 Flags = NDArray[np.bool_]
-#: Actions, ints ``(N, heads)``, and the next state or ``None``.
-Decision = tuple[NDArray[np.int64], NDArray[Any] | None]
+#: Actions ``(N, heads)``, ints, or floats if a head is a number, and the next state or ``None``.
+Decision = tuple[NDArray[Any], NDArray[Any] | None]
 
 
 @runtime_checkable
@@ -24,7 +24,7 @@ class Opponent(Protocol):
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
     ) -> Decision:
-        """Returns actions, ints ``(N, heads)``, and the next state.
+        """Returns actions ``(N, heads)``, and the next state.
 
         Args:
             observation: observations of the opponent's seat, float32 ``(N, D)``; if the opponent has an attribute

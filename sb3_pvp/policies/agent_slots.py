@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from sb3_pvp.game.contract import Agent, Contract
 from sb3_pvp.policies.heads import DependencyRules
+from sb3_pvp.policies.numbers import SCALE, gaussian_log_prob, normal_quantile
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class AgentSlots(nn.Module):
     Attributes:
         sizes: what the agents of each kind see, in numbers; several kinds end in a one-hot of their own.
         width: of what each agent sees, filled up.
-        branches: entries of each head of an agent, filled up.
+        continuous: how many numbers each agent decides on; they come before its choices.
+        branches: entries of each other head of an agent, filled up.
     """
 
     _columns: th.Tensor
@@ -60,6 +62,8 @@ class AgentSlots(nn.Module):
     _entries: th.Tensor
     _joint: th.Tensor
     flat_places: th.Tensor  #: Int64 ``(A,)``: where each entry is in those of all agents, one after the other.
+    numbers: th.Tensor  #: Int64: heads of the seat that are numbers, in the order of agents.
+    number_entries: th.Tensor  #: Int64: the entry of each of them.
 
     def __init__(self, contract: Contract, num_frames: int, kinds: Sequence[int]) -> None:
         """Takes a contract with agents, and for each of them the number of its kind: those of a kind see as much."""
@@ -73,22 +77,23 @@ class AgentSlots(nn.Module):
         marks = np.eye(len(by_kind), dtype=int)[list(kinds)] if len(by_kind) > 1 else np.zeros((len(agents), 0), int)
         columns = [[*own, *[zero] * (most - len(own)), *zero + mark] for own, mark in zip(seen, marks, strict=True)]
         active = [zero + 1 if each.active is None else contract.observation_index(each.active) for each in agents]
-        heads, none = [range(*agent.heads) for agent in agents], contract.num_heads
-        joint = [[*own, *[none] * (max(map(len, heads)) - len(own))] for own in heads]
+        joint, widest = filled_up(contract)
         sizes = np.array([*contract.head_sizes, 1])[joint]
-        self.width, self.branches = len(columns[0]), tuple(sizes.max(0).tolist())
+        self.width, self.continuous = len(columns[0]), len(contract.numbers) // len(agents)
+        self.branches = widest[self.continuous :]
         # Behind the flat mask stand a false and a true one: entry 0 is legal of a head that an agent does not have.
         flat, starts = contract.num_flat_actions, [*contract.head_offsets[:-1].tolist(), contract.num_flat_actions + 1]
         entries = [
             [
                 starts[head] + place if place < own else flat
-                for head, own, widest in zip(row, filled, self.branches, strict=True)
-                for place in range(widest)
+                for head, own, most in zip(row, filled, widest, strict=True)
+                for place in range(most)
             ]
             for row, filled in zip(joint, sizes.tolist(), strict=True)
         ]
         places = np.argsort(np.ravel(entries), kind="stable")[:flat]
         tables = {"_columns": columns, "_active": active, "_entries": entries, "_joint": joint, "flat_places": places}
+        tables |= {"numbers": contract.numbers, "number_entries": contract.head_offsets[contract.numbers]}
         for name, table in tables.items():
             self.register_buffer(name, th.as_tensor(np.array(table)), persistent=False)
 
@@ -101,16 +106,64 @@ class AgentSlots(nn.Module):
         return filled[:, self._columns], filled[:, self._active] != 0
 
     def masks(self, flat: th.Tensor) -> th.Tensor:
-        """Returns the masks of each agent, bool ``(batch, K, entries)``, of flat ones ``(batch, A)``."""
-        return F.pad(F.pad(flat, (0, 1)), (0, 1), value=True)[:, self._entries]
+        """Returns the masks of each agent, bool ``(batch, K, entries of branches)``, of flat ones ``(batch, A)``."""
+        return F.pad(F.pad(flat, (0, 1)), (0, 1), value=True)[:, self._entries[:, self.continuous :]]
 
     def actions(self, joint: th.Tensor) -> th.Tensor:
         """Returns the actions of each agent ``(batch, K, heads of an agent)``, of joint ones ``(batch, H)``."""
-        return F.pad(joint, (0, 1))[:, self._joint]
+        own = F.pad(joint, (0, 1))[:, self._joint]
+        if self.continuous:
+            own[..., : self.continuous] *= SCALE
+        return own
 
     def flat(self, entries: th.Tensor) -> th.Tensor:
         """Returns numbers for the entries of each agent ``(batch, K, entries)`` as ``(batch, A)``."""
         return entries.flatten(1)[:, self.flat_places]
+
+    def decide(
+        self,
+        outputs: th.Tensor,
+        log_std: th.Tensor,
+        masks: th.Tensor,
+        uniforms: th.Tensor,
+        rules: DependencyRules,
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns legal actions of the seat ``(batch, H)`` and their log-probabilities ``(batch,)``.
+
+        ``outputs`` are the means and logits of all agents ``(batch, K, entries)``, ``log_std`` the logarithms of the
+        deviations of each one's numbers; the rest as in `sample_by_rules`. Numbers are not cut to -1 and 1.
+        """
+        flat = self.flat(outputs)
+        actions, log_probs = sample_by_rules(flat, masks, uniforms, rules)
+        if not self.continuous:
+            return actions, log_probs
+        means, spread = flat[:, self.number_entries], log_std.repeat(len(self.kinds))
+        noise = normal_quantile(uniforms.to(flat.device)[:, self.numbers])
+        decided, numbers = actions.to(flat.dtype), means + spread.exp() * noise
+        decided[:, self.numbers] = numbers / SCALE
+        return decided, log_probs + gaussian_log_prob(means, spread, numbers).sum(1)
+
+    def choices(self, joint: th.Tensor) -> th.Tensor:
+        """Returns joint actions as int64 ``(batch, H)``, with 0 for numbers."""
+        return joint.index_fill(1, self.numbers, 0).long() if self.continuous else joint
+
+
+def filled_up(contract: Contract) -> tuple[list[list[int]], tuple[int, ...]]:
+    """Returns the heads of each agent by position, numbers first, and the most entries in each of these places.
+
+    Those of smaller agents are filled up with a position behind all heads. Raises `ValueError` if agents decide on
+    different numbers of numbers.
+    """
+    numbers, none = {*contract.numbers.tolist()}, contract.num_heads
+    heads = [sorted(range(*agent.heads), key=lambda head: head not in numbers) for agent in contract.agents]
+    counts = sorted({len(numbers & {*own}) for own in heads})
+    if len(counts) > 1:
+        raise ValueError(
+            f"the agents of {contract.name} decide on {' or '.join(map(str, counts))} numbers: MAPOCA takes as many of "
+            "each, so add numbers that have no effect"
+        )
+    joint = [[*own, *[none] * (max(map(len, heads)) - len(own))] for own in heads]
+    return joint, tuple(np.array([*contract.head_sizes, 1])[joint].max(0).tolist())
 
 
 def team_of(contract: Contract) -> Contract:
@@ -141,8 +194,10 @@ def kinds_of(contract: Contract, shared: bool | str) -> list[int]:
         return [*range(len(agents))]
     if shared != "kinds":
         raise ValueError(f"shared  is True, False or 'kinds', got {shared!r}")
-    sizes_of = [(*each.observations, *contract.head_sizes[slice(*each.heads)]) for each in agents]
-    forms = [(end - begin, *heads) for begin, end, *heads in sizes_of]
+    heads_of = [[(head.number, len(head.actions)) for head in contract.heads[slice(*each.heads)]] for each in agents]
+    forms = [
+        (each.observations[1] - each.observations[0], *heads) for each, heads in zip(agents, heads_of, strict=True)
+    ]
     known = [*dict.fromkeys(forms)]
     return [known.index(each) for each in forms]
 

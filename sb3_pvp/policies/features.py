@@ -36,6 +36,18 @@ def head_sizes_of(action_space: spaces.Space) -> tuple[int, ...]:  # type: ignor
     raise ValueError(f"the model has the action space {action_space}, but it must be Discrete or MultiDiscrete")
 
 
+def heads_of(action_space: spaces.Space) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[type-arg]
+    """Returns `head_sizes_of` a space and the positions of the heads that are numbers, which have a size of 1.
+
+    These are in a box, see `sb3_pvp.game.contract.Contract.action_space`.
+    """
+    if not isinstance(action_space, spaces.Box):
+        return head_sizes_of(action_space), ()
+    is_number = action_space.low.ravel() < 0
+    sizes = np.where(is_number, 1, action_space.high.ravel() + 1).astype(int)
+    return tuple(sizes.tolist()), tuple(np.flatnonzero(is_number).tolist())
+
+
 def frames_of(space: spaces.Space[Any]) -> tuple[int, tuple[int, ...]]:
     """Returns the number of frames that an agent sees, and the shape of each.
 

@@ -110,6 +110,8 @@ class ModelSource:
         model = load(self.path, self.device, safe=True)
         if name_of(model) != DEFAULT:
             opponent = load_opponent(self.path, safe=True)
+            if opponent.numbers:
+                raise ValueError("it decides on numbers, but the socket only has choices")
             form = opponent.num_frames, prod(opponent.shape), 0, opponent.head_sizes
             return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))
         name = automatic_backend(model) if self.backend == AUTO else self.backend

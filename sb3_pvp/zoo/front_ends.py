@@ -6,7 +6,6 @@ import importlib
 import multiprocessing
 import runpy
 import secrets
-import shlex
 import sys
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -14,17 +13,20 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
 
 from sb3_pvp.algorithms.presets import ALGO, find_preset
-from sb3_pvp.common.atomic_files import no_space, replacing
+from sb3_pvp.common.atomic_files import no_space, replacing, write_atomically
 from sb3_pvp.common.errors import (
     Refusal,
     TrainingInterrupted,
+    command_line,
     loadable,
+    print_in_order,
+    refusal_of,
     refusals,
     unknown_name,
     without_passwords,
@@ -33,6 +35,11 @@ from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME, register_game
 from sb3_pvp.zoo.patches import replaced
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+    from sb3_pvp.zoo.manager import PvpExperimentManager
 
 #: The least values of options that rl-zoo3 does not check.
 _LEAST = {
@@ -87,7 +94,9 @@ def install() -> None:
     multiprocessing.set_forkserver_preload(["stable_baselines3", "sb3_pvp.envs"])
 
 
-def train(arguments: list[str] | None = None) -> Path | None:
+def train(
+    arguments: list[str] | None = None, begin: Callable[[PvpExperimentManager, BaseAlgorithm], object] | None = None
+) -> Path | None:
     """Trains with the options of ``rl_zoo3.train``, by default those of the command line. Additional options:
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
@@ -97,7 +106,12 @@ def train(arguments: list[str] | None = None) -> Path | None:
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
+    * ``--initialize-from RUN`` starts a new run with the weights of another one, and counts from 0.
+    * ``--changed`` resumes with other hyperparameters, and prints each of them, see `sb3_pvp.zoo.runs.changes`.
+    * ``--mlagents FILE`` trains by a trainer file of Unity's ML-Agents, see `sb3_pvp.zoo.imports.mlagents`.
     * For ``--track`` see `sb3_pvp.zoo.runs.tracking`, for ``-optimize`` `sb3_pvp.zoo.sweeps.sweep`.
+
+    ``begin`` is called with the experiment and its model before training: it may look at them, and add callbacks.
 
     Returns the folder of the run; ``None`` after a sweep. Errors are one line on stderr, and ``SystemExit(2)`` for
     invalid options, of which no folder is left, or ``SystemExit(1)`` for a lost server or worker. Ctrl-C, SIGTERM and
@@ -119,6 +133,8 @@ def train(arguments: list[str] | None = None) -> Path | None:
         if (made := experiment.setup_experiment()) is None:
             experiment.hyperparameters_optimization()
             return None
+        if begin is not None:
+            begin(experiment, made[0])
         experiment.learn(made[0])
         experiment.save_trained_model(made[0])
         return Path(experiment.save_path)
@@ -155,6 +171,7 @@ COMMANDS: dict[str, Callable[[list[str]], object]] = {
 def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
     given = sys.argv[1:] if arguments is None else arguments
+    print_in_order()
     try:
         # Of rl-zoo3's commands: custom_envs.py, and what configurations name.
         with importing_here(), stopping(), interrupts():
@@ -162,19 +179,19 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
             yield given
     except Exception as error:
         full = no_space(error)  # whatever else followed from it
+        machine = full or (error if isinstance(error, OSError) else None)
         is_refusal = isinstance(error, (Refusal, TrainingInterrupted, DependencyNotInstalled))
-        if sys.flags.dev_mode or not (full or is_refusal):  # PYTHONDEVMODE=1: with traceback
+        if sys.flags.dev_mode or not (machine or is_refusal):  # PYTHONDEVMODE=1: with traceback
             raise
-        advice = "make room; with --resume a training goes on from its newest checkpoint"
-        text = f"{full}: {advice}" if full else str(error)
+        text = refusal_of(machine) if machine else str(error)
+        text += "; with --resume a training goes on from its newest checkpoint" if full else ""
         print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(1 if full or isinstance(error, TrainingInterrupted) else 2)
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
         words = without_passwords([name, *_without(given, options[0]), *options] if options else [])
-        command = f": {shlex.join(['sb3-pvp', *words])}" if words else ""
-        print(f"{name}: {text}{command}", file=sys.stderr)
+        print(f"{name}: {text}{': ' if words else ''}{command_line(*words) if words else ''}", file=sys.stderr)
         sys.exit(STOPPED)
 
 
@@ -240,12 +257,17 @@ def _parse_training(arguments: list[str]) -> Namespace:
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
 
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
-    from sb3_pvp.zoo.runs.resume import NEWEST
+    from sb3_pvp.zoo.runs.resume import NEWEST, model_of_run
     from sb3_pvp.zoo.sweeps.sweep import add_options
 
     parser = _stock_parser("train")
     add = parser.add_argument_group("sb3-pvp").add_argument
     add("--preset", help="Use --algo, --env and -conf of this preset.")
+    trainers = "Train by this trainer file of Unity's ML-Agents, see import-mlagents; --env names the game, if needed."
+    add("--mlagents", metavar="FILE", help=trainers)
+    weights = "Start a new run, from step 0, with the weights of a run's folder, RUN@STEPS, or a model."
+    add("--initialize-from", metavar="RUN", help=weights)
+    add("--changed", action="store_true", help="With --resume: go on with hyperparameters that have changed.")
     add("--challenge", help="Train for the challenge of an arena, in this folder or file: its game, start and budget.")
     newest = "Resume the run in this folder; by default the newest stopped run."
     add("--resume", nargs="?", const=NEWEST, help=newest)
@@ -264,11 +286,14 @@ def _parse_training(arguments: list[str]) -> Namespace:
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
     given = parser.parse_args(arguments)
+    if given.mlagents is not None:
+        given.preset = _imported_preset(parser, given, arguments)
     if given.preset is not None:
         with refusals():
             preset = find_preset(given.preset)
+            algo = preset.algo
         # As defaults, so that options on the command line override them when parsed again.
-        parser.set_defaults(algo=preset.algo, env=preset.env_id, conf_file=str(preset.path))
+        parser.set_defaults(algo=algo, env=preset.env_id, conf_file=str(preset.path))
         given = parser.parse_args(arguments)
     if given.challenge is not None:
         given = _for_challenge(parser, given.challenge, arguments)
@@ -282,9 +307,33 @@ def _parse_training(arguments: list[str]) -> Namespace:
     _check(given)
     if given.optimize_hyperparameters and given.algo not in {ALGO, *HYPERPARAMS_SAMPLER}:
         raise Refusal(f"-optimize has no search space for --algo {given.algo}")
+    if given.changed and not given.resume:
+        raise Refusal("--changed is for --resume: without it, a new run begins with any hyperparameters")
+    if given.initialize_from:
+        if given.trained_agent:
+            raise Refusal(
+                "-i goes on counting the steps of its model, and --initialize-from does not: take one of them"
+            )
+        given.trained_agent = model_of_run(given.initialize_from)
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
     return given
+
+
+def _imported_preset(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> str:
+    """Returns the path of the preset that a trainer file of ML-Agents became, in the log folder; prints the notes."""
+    from sb3_pvp.zoo.imports.mlagents import import_mlagents
+
+    if given.preset is not None:
+        raise Refusal("--mlagents takes the place of --preset: leave one of them out")
+    named = given.env if given.env != parser.get_default("env") or {"--env"} & {*arguments} else None
+    with refusals():
+        path = Path(given.mlagents)
+        imported = import_mlagents(path, game=named)
+        made = Path(given.log_folder, f"{path.stem}.mlagents.yml")
+        write_atomically(made, imported.text(path.name))
+    print("\n".join((*imported.notes, f"Imported {path} as {made}")))
+    return str(made)
 
 
 def _for_challenge(parser: ArgumentParser, path: str, arguments: list[str]) -> Namespace:

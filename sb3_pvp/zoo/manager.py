@@ -44,7 +44,6 @@ from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.arguments import MAPPING
 from sb3_pvp.common.errors import (
     Refusal,
-    TrainingInterrupted,
     refusals,
     require_all_known,
     require_known,
@@ -54,10 +53,10 @@ from sb3_pvp.common.errors import (
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import WorldError
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
 from sb3_pvp.zoo.patches import replaced
+from sb3_pvp.zoo.runs.changes import apply_changes, start_over
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     UNFINISHED,
@@ -66,7 +65,9 @@ from sb3_pvp.zoo.runs.resume import (
     choose_run,
     continue_counting,
     copy_league,
+    finish_checkpoints,
     running,
+    save_after_error,
     steps_of,
     stopped_run,
     warn_if_inexact,
@@ -103,7 +104,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
         self._new_folder: Path | None = None  # if this process has created it
-        self._was_stopped, self._num_actors = False, 0
+        self._starts_over = bool(getattr(args, "initialize_from", None))  # with the weights of another run
+        self._was_stopped, self._stops_at_once, self._num_actors = False, False, 0
         if (num_actors := getattr(args, "distribute", None)) is not None:
             if not issubclass(ALGOS[algo], PvpPPO):
                 raise Refusal(f"--distribute is for --algo {presets.OURS}, not for {algo}")
@@ -186,7 +188,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
         n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
         config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
-        run = choose_run(wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent)
+        given = wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent
+        run = choose_run(*given, may_differ=getattr(self.args, "changed", False))
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
             return
@@ -308,10 +311,15 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if self._stopped_run is None:
             model = super()._load_pretrained_agent(hyperparams, env)
             vars(model).pop("training_state", None)  # a new run starts new episodes
+            if self._starts_over:
+                start_over(model)
             return model
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
         settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
-        return ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
+        model = ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
+        if self._stopped_run.changes:
+            apply_changes(model, hyperparams, self._stopped_run.changes)
+        return model
 
     def _save_config(self, saved_hyperparams: dict[str, Any]) -> None:
         pprint({**saved_hyperparams, **self._actors})
@@ -322,7 +330,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             # Not before all has been made: what is impossible must not open a run of W&B.
             if self._track:
                 start_tracking(self.args, saved_hyperparams, Path(self.save_path))
-            if self._stopped_run is None:  # a resumed run keeps its files
+            if self._stopped_run is None or self._stopped_run.changes:  # a resumed run keeps its files
                 super()._save_config(saved_hyperparams)
 
     def learn(self, model: BaseAlgorithm) -> None:
@@ -339,7 +347,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         run, stopped = Path(self.save_path), self._stopped_run
         if not stopped:
             model.save(run / INITIAL_MODEL)
-            league = league_of(Path(self.trained_agent)) if self.continue_training else None
+            league = league_of(Path(self.trained_agent)) if self.continue_training and not self._starts_over else None
             if league is not None:
                 with self._refusals():
                     copy_league(league, run / LEAGUE, model)
@@ -364,15 +372,21 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                         n_timesteps,
                         callbacks,
                         tb_log_name=run.name,
-                        reset_num_timesteps=not ((self.continue_training and self._is_ours) or stopped),
+                        reset_num_timesteps=not stopped
+                        and (self._starts_over or not (self.continue_training and self._is_ours)),
                         **keywords,
                     )
                     (run / UNFINISHED).unlink(missing_ok=True)
             except (KeyboardInterrupt, Exception) as error:
                 # A signal may reach other processes as well, whose end then raises another error here.
                 if isinstance(error, Exception) and not callbacks.interrupted:
-                    self._save_and_raise(model, error, callbacks.has_begun)
-                self._was_stopped = True
+                    shown = save_after_error(model, run, error, callbacks.has_begun)
+                    if self._track:
+                        finish_tracking(exit_code=1)
+                    # Before the first rollout the settings are wrong, which is one line; later a traceback is needed.
+                    with nullcontext() if callbacks.has_begun else self._refusals():
+                        raise shown from shown.__cause__
+                self._was_stopped, self._stops_at_once = True, callbacks.at_once
                 if callbacks.resumes_at is not None and hasattr(model, "training_state"):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
                         model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
@@ -388,22 +402,6 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
                     model.env.close()  # type: ignore[union-attr]
 
-    def _save_and_raise(self, model: BaseAlgorithm, error: Exception, has_begun: bool) -> None:
-        """Saves the model after an error, and raises the exception to show to the user."""
-        reason = str(error) if isinstance(error, WorldError) else None
-        if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-            reason = "the process of an environment has ended (see above for its error, if there was one)"
-        if has_begun or reason is not None:
-            model.save(f"{self.save_path}/interrupted_model")
-        if self._track:
-            finish_tracking(exit_code=1)
-        if reason is not None:
-            so_far = f"{self.save_path}/interrupted_model.zip"
-            raise TrainingInterrupted(f"{reason}; the model so far was saved as {so_far}") from error
-        # Before the first rollout the settings are wrong, which is one line; later a traceback is needed.
-        with nullcontext() if has_begun else self._refusals():
-            raise error
-
     def save_trained_model(self, model: BaseAlgorithm) -> None:
         """Saves the model as the base class does, and logs it to W&B if the run is tracked.
 
@@ -412,6 +410,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         """
         with uninterrupted():
             super().save_trained_model(model)
+        if not self._stops_at_once:
+            finish_checkpoints(self.callbacks, model, Path(self.save_path, self.env_name))
         if self._track:
             for callback in self.callbacks:
                 if isinstance(callback, WandbArtifactsCallback):

@@ -273,7 +273,7 @@ def gradient_flow(networks: DreamerNetworks, parts: Mapping[str, th.Tensor]) -> 
 def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: ReturnScale) -> dict[str, th.Tensor]:
     """What the losses were computed from, by the original's names."""
     observed, imagined, judged = losses.observed, losses.imagined, losses.judged
-    features, imagined_features = observed.states.features(), imagined.states.features()
+    features, imagined_features = observed.states.features(), imagined.features()
     posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
     rows = features.shape[:2]
     distributions = networks.actor(imagined_features)
@@ -294,8 +294,8 @@ def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: Retu
         "con/prob": networks.goes_on(features).squeeze(-1).sigmoid(),
         "val/logits": networks.critic(features),
         "val/pred": two_hot_mean(networks.critic(features)),
-        "imag/deter": imagined.states.deter,
-        "imag/logit": th.cat([first, networks.recurrent.expected(imagined.states.deter[:, 1:])], 1),
+        "imag/deter": imagined.deter,
+        "imag/logit": th.cat([first, networks.recurrent.prior(imagined.deter[:, 1:])], 1),
         "imag/rew": judged.rewards,
         "imag/con": judged.goes_on,
         "imag/val": judged.values,
@@ -317,14 +317,15 @@ def stages(networks: DreamerNetworks, batch: Sequences, losses: Any, scale: Retu
     predictions = networks.decoder(observed.states)
     found |= {f"dec/{key}": values.squeeze(2) if key == "token" else values for key, values in predictions.items()}
     for key, each in distributions.items():
-        found[f"imag/logp/{key}"] = each.log_prob(imagined.actions[key])
+        found[f"imag/logp/{key}"] = each.log_prob(losses.actions[key])
         found[f"imag/ent/{key}"] = each.entropy()
         if isinstance(each, BoundedNormal):
             found |= {f"pol/{key}/mean": each.mean, f"pol/{key}/stddev": each.std}
         else:
             found[f"pol/{key}/logits"] = each.logits.squeeze(2) if each.logits.shape[2] == 1 else each.logits
     # The original has no such figure of an action of several choices.
-    return found | {f"metric/{name}": value for name, value in losses.figures.items() if name != "rand/a_multi"}
+    figures = losses.figures(scale, networks.actions)
+    return found | {f"metric/{name}": value for name, value in figures.items() if name != "rand/a_multi"}
 
 
 # -- comparisons

@@ -15,6 +15,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from sb3_pvp.algorithms.cuda_graph import GraphedCall
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, Signal
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
@@ -194,3 +195,38 @@ def test_a_replay_on_a_disk_is_that_in_memory(tmp_path: Path) -> None:
     models[1].save_replay_buffer(tmp_path / "replay.pkl")
     models[0].load_replay_buffer(tmp_path / "replay.pkl")
     assert np.array_equal(models[0].replay_buffer.memory, replays[1].records)
+
+
+def test_updates_replayed_on_one_batch_of_tensors_are_the_same() -> None:
+    plain, graphed = (dreamer(make_vec_env("CartPole-v1", 2, seed=0)).learn(30) for _ in range(2))
+    captures: list[Any] = []
+    # On a CPU, what is replayed is the function, with the tensors that it was captured with.
+    call = GraphedCall(graphed._learn, capture=lambda run: captures.append(run) or run, warm_up=0)
+    graphed.cuda_graph, graphed._learning = True, call
+    rates = set()
+    for model in (plain, graphed):
+        th.manual_seed(0)
+        for rate in (1e-2, 3e-3, 1e-3):
+            model.policy.optimizer.param_groups[0]["lr"] = rate
+            model.update()
+            rates.add(id(model.policy.optimizer.param_groups[0]["lr"]))
+    assert len(captures) == 1 and len({*rates}) == 4, "a graph reads the rate from where it was"
+    weights = [model.policy.state_dict() for model in (plain, graphed)]
+    assert all(th.equal(part, weights[1][name]) for name, part in weights[0].items())
+    assert plain._figures == graphed._figures
+    records = [model.replay_buffer.records for model in (plain, graphed)]
+    assert records[0]["deter"].any() and np.array_equal(*records)
+
+
+def test_a_graph_needs_a_gpu() -> None:
+    model = dreamer("CartPole-v1", cuda_graph=True)
+    assert model.predict(np.zeros(4, np.float32))[1] is not None
+    with pytest.raises(ValueError, match="cuda_graph=True needs device='cuda', but this model is on cpu: leave it out"):
+        model.learn(60)
+
+
+def test_half_precision_learns() -> None:
+    model = dreamer(make_vec_env("CartPole-v1", 2, seed=0), precision="bf16").learn(60)
+    assert model.n_updates > 3 and all(weights.isfinite().all() for weights in model.policy.state_dict().values())
+    with pytest.raises(ValueError, match="unknown precision 'half'"):
+        dreamer("CartPole-v1", precision="half")

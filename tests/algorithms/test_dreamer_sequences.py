@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sb3_pvp.algorithms.dreamer.sequences import Chosen, SequenceReplayBuffer, TrainRatio
+from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer, updates_due
 from tests.algorithms.dreamer_reference import file_of
 
 SEMANTICS = json.loads(file_of("replay_semantics.json").read_text())
@@ -30,9 +30,9 @@ def test_fresh_sequences_come_first_and_once() -> None:
         add(replay, 0, number)
     expected = facts["start_index_of_each_online_segment_in_order"]
     assert replay.size() == facts["items_in_replay"]
-    assert replay.choose(2).starts.tolist() == expected[:2]
-    assert replay.choose(1).starts.tolist() == expected[2:]
-    assert set(replay.choose(300).starts.tolist()) == set(range(facts["items_in_replay"]))
+    assert replay.choose(2)[:, 0].tolist() == expected[:2]
+    assert replay.choose(1)[:, 0].tolist() == expected[2:]
+    assert set(replay.choose(300)[:, 0].tolist()) == set(range(facts["items_in_replay"]))
 
 
 def test_fresh_sequences_of_two_environments_wait_in_one_queue() -> None:
@@ -63,7 +63,7 @@ def test_sequences_begin_like_episodes_and_abandoned_episodes_end() -> None:
     for first, last in zip(facts["stored_is_first"], facts["stored_is_last"], strict=True):
         add(replay, 0, 0, is_first=bool(first), is_last=bool(last))
     for start, flags in facts["by_start_index"].items():
-        read = replay.read(Chosen(np.array([0]), np.array([int(start)])))
+        read = replay.read(replay.places(np.array([0]), np.array([int(start)])))
         assert read["is_first"][0].tolist() == flags["is_first"]
         assert read["is_last"][0].tolist() == flags["is_last"]
     assert replay.records["is_first"][:16].tolist() == facts["stored_is_first"]
@@ -73,22 +73,28 @@ def test_latents_are_refreshed_but_that_of_the_first_record() -> None:
     replay = replay_of(3, buffer_size=4)
     for number in range(10):
         add(replay, 0, number)
-    chosen = Chosen(np.array([0]), np.array([6]))
-    replay.refresh(chosen, {"latent": np.array([[[1, 2], [3, 4]]])})
-    assert replay.read(chosen)["latent"].tolist() == [[[0, 0], [1, 2], [3, 4]]]
+    places = replay.places(np.array([0]), np.array([6]))
+    replay.write(places[:, 1:], {"latent": np.array([[[1, 2], [3, 4]]])})
+    assert replay.read(places)["latent"].tolist() == [[[0, 0], [1, 2], [3, 4]]]
     assert np.count_nonzero(replay.records["latent"]) == 4
 
 
 @pytest.mark.parametrize("facts", SEMANTICS["ratio"], ids=lambda facts: facts["train_ratio"])
 def test_updates_are_due_as_in_the_original(facts: dict[str, Any]) -> None:
-    ratio = TrainRatio(facts["train_ratio"] / (facts["batch_size"] * facts["batch_length"]))
+    ratio, counted = facts["train_ratio"] / (facts["batch_size"] * facts["batch_length"]), None
+
+    def due_at(records: int) -> int:
+        nonlocal counted
+        updates, counted = updates_due(ratio, records, counted)
+        return updates
+
     if isinstance(facts["step_values"], str):
         first, last = map(int, facts["step_values"].split(".."))
-        updates = {step: due for step in range(first, last + 1) if (due := ratio.due(step))}
+        updates = {step: due for step in range(first, last + 1) if (due := due_at(step))}
         assert list(updates) == facts["updates"]["nonzero_at_step"]
         assert list(updates.values()) == facts["updates"]["count_each"]
     else:
-        assert [ratio.due(step) for step in facts["step_values"]] == facts["updates"]
+        assert [due_at(step) for step in facts["step_values"]] == facts["updates"]
 
 
 @pytest.mark.parametrize("facts", SEMANTICS["prefill"]["cases"], ids=lambda facts: str(facts["envs"]))

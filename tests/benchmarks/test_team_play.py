@@ -139,6 +139,17 @@ def test_speeds_stand_beside_those_of_one_large_agent(capsys: pytest.CaptureFixt
     assert all(row["agent_steps_per_core_s"] > 0 for row in rows)
 
 
+def test_the_hours_of_the_usual_runs_with_ghosts(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--n-envs", "2", "--n-steps", "4", "--seconds", "0.01", "--json")
+    rows = json.loads(bench(capsys, "ghost", *given)[0])["rows"]
+    assert [row["case"] for row in rows] == [
+        f"{name}, {who}" for name in ("MAPOCA", "PvpPPO") for who in ("striker", "ghost")
+    ]
+    assert ["ratio" in row for row in rows] == [False, True] * 2
+    for row in rows:
+        assert row["hours_10M"] == pytest.approx(1e7 / row["agent_steps_per_core_s"] / 3600) == 2 * row["hours_5M"]
+
+
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
     for expected, given in {

@@ -17,6 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import MaskableCheckpointCallback
 from sb3_pvp.callbacks.checkpoint import checkpoints, spread
+from sb3_pvp.callbacks.training_status import STATUS, BehaviorStatus, SavedCheckpoint, read_status
 from sb3_pvp.players.league import Player, file_name
 from sb3_pvp.policies.files.model_files import is_stripped
 
@@ -127,3 +128,74 @@ def test_what_is_spread_stays_spread(count: int, number: int) -> None:
 def test_refuses_impossible_arguments(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
         MaskableCheckpointCallback(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"interval": 3 * ROLLOUT}, [3, 6, 8]),
+        ({"interval": 2 * ROLLOUT + 1}, [3, 5, 7, 8]),  # at the first rollout behind each multiple
+        ({"interval": 10**6}, [8]),
+        ({"even": True, "keep": 4}, [2, 4, 6, 8]),
+        ({"even": True, "keep": 3}, [3, 6, 8]),
+    ],
+)
+def test_files_after_so_many_steps(tmp_path: Path, arguments: dict[str, Any], expected: list[int]) -> None:
+    new_model(tmp_path).learn(8 * ROLLOUT, callback=MaskableCheckpointCallback(**arguments))
+    assert saved_rollouts(tmp_path) == expected
+
+
+def test_the_interval_goes_on_when_a_run_is_resumed(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    model.learn(2 * ROLLOUT, callback=MaskableCheckpointCallback(interval=3 * ROLLOUT))
+    model.learn(5 * ROLLOUT, callback=MaskableCheckpointCallback(interval=3 * ROLLOUT), reset_num_timesteps=False)
+    assert saved_rollouts(tmp_path) == [2, 3, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"even": True}, "set keep as well"),
+        ({"interval": 4, "save_freq": 2}, "leave that out"),
+        ({"interval": 0}, "interval must be a positive integer"),
+    ],
+)
+def test_impossible_intervals_are_refused(arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        MaskableCheckpointCallback(**arguments)
+
+
+def test_graph_and_status_of_a_model_without_agents(tmp_path: Path) -> None:
+    callback = MaskableCheckpointCallback(interval=ROLLOUT, keep=2, onnx=True, behavior="duel")
+    model = new_model(tmp_path)
+    model.learn(3 * ROLLOUT, callback=callback)
+    first = read_status(tmp_path / STATUS)["duel"]
+    assert [each.steps for each in first.checkpoints] == [2 * ROLLOUT, 3 * ROLLOUT] and first.final is None
+    model.save(tmp_path / "end.zip")
+    callback.finish(model, tmp_path / "end")
+    last = read_status(tmp_path / STATUS)["duel"]
+    assert last.checkpoints == first.checkpoints  # with the times when they were made
+    assert last.final is not None and last.final.file_path == "end.onnx" and last.steps == 3 * ROLLOUT
+    assert last.newest_file(tmp_path) == tmp_path / "end.onnx"
+
+
+def test_a_model_without_a_graph_ends_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object) -> None:
+        raise ValueError("it has no graph")
+
+    callback = MaskableCheckpointCallback(onnx=True, behavior="duel")
+    model = new_model(tmp_path)
+    model.learn(ROLLOUT, callback=callback)
+    monkeypatch.setattr("sb3_pvp.policies.files.fighter_files.export_final", refused)
+    with pytest.warns(UserWarning, match="There is no ONNX file of the model: it has no graph"):
+        callback.finish(model, tmp_path / "end")
+    final = read_status(tmp_path / STATUS)["duel"].final
+    assert final is not None and final.file_path == "end.zip"
+
+
+def test_a_status_leads_to_no_file_outside_of_its_run(tmp_path: Path) -> None:
+    (tmp_path / "secret.onnx").write_bytes(b"")
+    (tmp_path / "run").mkdir()
+    for path in ("../secret.onnx", str(tmp_path / "secret.onnx"), "..\\secret.onnx"):
+        status = BehaviorStatus([SavedCheckpoint(steps=1, file_path=path)])
+        assert status.newest_file(tmp_path / "run") is None

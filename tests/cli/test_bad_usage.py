@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import zipfile
 from pathlib import Path
 
@@ -37,10 +40,13 @@ def run(arguments: list[str]) -> object:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "no command"),
         (["conquer"], "conquer"),
         (["evaluate"], "model"),
         (["evaluate", "missing.zip"], "missing.zip"),
+        (["evaluate", "."], "no model file ., which is a folder"),
+        (["evaluate", "/"], "no model file /, which is a folder"),
+        (["export", "."], "no model file ., which is a folder"),
+        (["replay", "."], "no recorded fight ."),
         (["evaluate", "text.zip"], "not a model"),
         (["evaluate", "empty.zip"], "empty.zip"),
         (["evaluate", "cartpole.zip"], "does not name its game: pass --game"),
@@ -91,6 +97,55 @@ def test_what_may_be_a_bug_says_how_to_see_where(
     assert run(["league", "show", "league"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("sb3-pvp: error: operands could not be broadcast") and "PYTHONDEVMODE=1" in second
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EADDRINUSE, "another port"),
+        (errno.EACCES, "choose a place"),
+        (errno.EROFS, "choose a place"),
+        (errno.ENOSPC, "make room"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EIO, "Input/output error"),
+        (None, "something"),
+    ],
+)
+@pytest.mark.parametrize("command", [["league", "show", "league"], ["train", "-n", "10"]], ids=" ".join)
+def test_what_the_machine_refuses_is_no_bug(
+    number: int | None,
+    advice: str,
+    command: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever library finds out, at the border of every command: one line that says what to do."""
+
+    def broken(*_: object) -> None:
+        code = "raise OSError('something') if number is None else OSError(number, os.strerror(number))"
+        exec(code, {"os": os, "number": number, "__name__": "a_library"})
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sb3_pvp.players.league.League.existing", broken)
+    monkeypatch.setattr("sb3_pvp.zoo.manager.PvpExperimentManager.setup_experiment", broken)
+    assert run(command) in (1, 2)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and advice in error and "bug" not in error
+
+
+@pytest.mark.parametrize("command", ["serve --port", "serve --port 0 --metrics-port", "sim-server --port"])
+def test_a_port_in_use_is_no_bug(command: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if "metrics" in command:
+        pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert (
+            run([*command.split(), port, *(["--models", str(files / "fighter.zip")] * command.startswith("serve"))])
+            == 2
+        )
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"sb3-pvp: error: cannot listen on 127.0.0.1:{port}: ") and "choose another port" in line
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["league", "show", "--help"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,22 @@ def test_export_tells_what_it_wrote(model: Path, tmp_path: Path, capsys: pytest.
     assert [*told["entries"]] == ["policy.safetensors"]
     assert (told["game"], told["contract"], told["steps"]) == ("NhEnv", "NhEnv", 0)
     assert "ends in .fighter" in sb3_pvp("export", model, "-o", tmp_path / "x.zip", capsys=capsys, code=2)
+
+
+def test_without_onnx_the_file_has_no_graphs(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the default install; whoever wants the graphs is told how to get them."""
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    target = tmp_path / "a file.fighter"
+    with pytest.raises(SystemExit) as done:
+        main(["export", str(model), "-o", str(target)])
+    output = capsys.readouterr()
+    assert done.value.code == 0 and 'pip install "sb3-pvp[onnx]"' in output.err
+    assert f"sb3-pvp evaluate '{target}'" in output.out
+    assert evaluate(target, capsys=capsys)["episodes"] == 4
+    graph = sb3_pvp("export", model, "-o", tmp_path / "x.onnx", capsys=capsys, code=2)
+    assert 'pip install "sb3-pvp[onnx]"' in graph, "a graph alone cannot do without"
 
 
 def test_a_fighter_file_is_a_model_and_an_opponent(

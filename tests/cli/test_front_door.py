@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -16,7 +19,7 @@ from sb3_pvp.cli import main
 from sb3_pvp.cli.usage import progress
 from sb3_pvp.zoo.front_ends import COMMANDS
 from sb3_pvp.zoo.runs.resume import running
-from tests.paths import DATA
+from tests.paths import DATA, ROOT
 
 TRAINED = DATA / "first_edition" / "trained"
 
@@ -62,6 +65,7 @@ def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert any(line.startswith("PureSelfPlay ") and "Against itself only" in line for line in lines)
     assert run("presets", "--json") == 0
     listed = json.loads(capsys.readouterr().out)["presets"]
+    assert not any(".md" in preset["purpose"] for preset in listed), "a wheel has no documents"
     assert len(listed) == len(lines) and all(10 < len(preset["purpose"]) < 110 for preset in listed)
     assert run("presets", "PureSelfPlay") == 0
     hyperparams = find_preset("PureSelfPlay").hyperparams()
@@ -92,6 +96,25 @@ def test_runs_are_listed_with_what_can_be_done(tmp_path: Path, capsys: pytest.Ca
     assert header.startswith("run ") and "3,840 of 9,999" in line and "0.2 (win_rate)" in line
     assert run("runs", tmp_path / "none") == 2
     assert "holds no training run" in capsys.readouterr().err
+
+
+def test_a_run_is_as_far_as_anything_in_its_folder_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """While it runs, and for ever if it was killed, no model is saved, but there are evaluations and episodes."""
+
+    def steps() -> list[int]:
+        assert run("runs", logs, "--json") == 0
+        return [each["steps"] for each in json.loads(capsys.readouterr().out)["runs"]]
+
+    logs = shutil.copytree(TRAINED, tmp_path / "logs")
+    for folder in logs.glob("*/*"):
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        (folder / f"{folder.name[:-2]}.zip").unlink()
+    assert steps() == [384, 3840]
+    for name in ("evaluations.npz", "win_rates.csv"):
+        for file in logs.rglob(name):
+            file.unlink()
+    none, nh = steps()
+    assert none == 0 and 2000 < nh < 3840, "no episode of the first one was over"
 
 
 @pytest.mark.filterwarnings("always:Skipping")
@@ -128,6 +151,21 @@ def test_a_run_without_a_whole_checkpoint_is_not_resumable(tmp_path: Path, capsy
         assert run("runs", logs, "--json") == 0
     states = {each["game"]: each["state"] for each in json.loads(capsys.readouterr().out)["runs"]}
     assert states == {"NhEnv": "finished", "DharokEnv": "stopped"}
+
+
+def test_ctrl_c_while_commands_are_imported_is_no_traceback() -> None:
+    """With the first library that takes long."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-X", "importtime", "-m", "sb3_pvp.cli", "models"]
+    with subprocess.Popen(
+        words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as started:
+        assert started.stderr is not None
+        while "numpy" not in started.stderr.readline():
+            pass
+        started.send_signal(signal.SIGINT)
+        assert "Traceback" not in started.stderr.read()
+    assert started.returncode == -signal.SIGINT
 
 
 def test_help_and_version_have_short_names(capsys: pytest.CaptureFixture[str]) -> None:

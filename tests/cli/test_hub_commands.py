@@ -11,12 +11,14 @@ import shlex
 import subprocess
 import sys
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 import yaml
+from stable_baselines3 import PPO
 
 from sb3_pvp import PvpPPO, load
 from sb3_pvp.cli import main
@@ -190,6 +192,34 @@ def test_the_fighter_file_is_preferred_to_zips_and_one_of_several_is_chosen(
     run("pull", REPO, "--file", "c.zip")
     assert Path("c.zip").read_bytes() == archive
     assert "has no fighter d.zip" in refusal(capsys, "pull", REPO, "--file", "d.zip")
+
+
+def test_a_fighter_in_a_folder_is_taken_if_it_is_named(
+    models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fighter = (models / "archer.fighter").read_bytes()
+    hub.add(REPO, {"deep/dir/x.fighter": fighter, "deep/../y.fighter": fighter, "deep/.z/x.fighter": fighter})
+    assert "has a fighter in a folder, choose one with --file: deep/dir/x.fighter" in refusal(capsys, "pull", REPO)
+    run("pull", REPO, "--file", "deep/dir/x.fighter")
+    assert [each.name for each in Path().iterdir()] == ["x.fighter"] and Path("x.fighter").read_bytes() == fighter
+    assert "x.fighter is deep/dir/x.fighter of somebody/archer" in capsys.readouterr().out
+    assert "to replace it, add -o x.fighter" in refusal(capsys, "pull", REPO, "--file", "deep/dir/x.fighter")
+    for name in ("deep/../y.fighter", "deep/.z/x.fighter"):
+        assert f"no fighter {name}" in refusal(capsys, "pull", REPO, f"--file={name}")
+
+
+def test_no_command_is_recommended_that_would_refuse_what_was_pulled(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = BytesIO()
+    PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu").save(content)
+    hub.add(REPO, {"stock.zip": content.getvalue()})
+    run("pull", REPO)
+    printed = capsys.readouterr().out
+    assert "sb3-pvp evaluate stock.zip\n" in printed and "sb3_pvp.load('stock.zip')\n" in printed
+    assert printed.endswith("\nloading this zip unpickles parts of it: do that only if you trust its author\n")
+    with pytest.raises(ValueError, match="pickled"):
+        load("stock.zip", safe=True)
 
 
 ODD = (

@@ -152,18 +152,19 @@ def test_matches_default_to_the_training_of_the_league(folder: Path, capsys: pyt
     play = ("play", folder, "scripted", "noop", "--fights", 2)
     rate = ("rate", folder, "--until", 50, "--max-fights", 2, "--player", "noop", "--player", "scripted")
     assert (
-        fights(capsys, *play) == "fights of NhEnv with {} (the league does not record how its training fights started)"
+        fights(capsys, *play)
+        == "fights of NhEnv with the build PURE (the league does not record how its training fights started)"
     )
     league = League.existing(folder)
     league.set_fights("NhEnv", {"accountBuild": "ZERKER"})
     for command in (play, rate):
-        assert fights(capsys, *command) == 'fights of NhEnv with {"accountBuild": "ZERKER"}'
-    assert fights(capsys, *play, "--reset-params", "{}") == "fights of NhEnv with {}"
+        assert fights(capsys, *command) == "fights of NhEnv with the build ZERKER"
+    assert fights(capsys, *play, "--reset-params", "{}") == "fights of NhEnv with the build PURE"
     assert [each.build for each in league.log.records(5)] == ["PURE"] * 2 + ["ZERKER"] * 4 + ["PURE"] * 2
     other = ("play", folder, "noop", "baseline", "--fights", 1, "--contract", "DharokEnv")
-    assert fights(capsys, *other) == "fights of DharokEnv with {}"
+    assert fights(capsys, *other) == "fights of DharokEnv with the default start"
     league.set_fights("DharokEnv", {})
-    assert fights(capsys, *other[:-2]) == "fights of DharokEnv with {}"
+    assert fights(capsys, *other[:-2]) == "fights of DharokEnv with the default start"
 
 
 def test_rating_takes_models_from_all_over_the_training(

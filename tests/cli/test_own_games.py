@@ -104,7 +104,7 @@ def test_the_league_of_an_own_game(run: Path, tmp_path: Path, capsys: pytest.Cap
     assert sum(json.loads(played)[name] for name in ("wins", "ties", "losses")) == 6
     with pytest.raises(SystemExit):
         main(["league", "rate", str(folder), "--until", "500", "--max-fights", "64"])
-    assert "fights of coins:Coins with {}" in capsys.readouterr().err
+    assert "fights of coins:Coins with the default start" in capsys.readouterr().err
     for option in ("--game", "--contract"):
         refused = command(capsys, "league", "play", folder, "main@0", "main@16", option, "coins:Dice", code=2)
         assert "coins:Coins" in refused and "Dice" in refused

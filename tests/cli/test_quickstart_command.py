@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,28 @@ def test_it_trains_compares_and_saves(tmp_path: Path, capsys: pytest.CaptureFixt
     shipped = default_fighter("NhEnv")
     assert (shipped is not None) == (run / "fight.html").is_file() == (f"\nAgainst {shipped}: win rate" in output)
     assert f"sb3-pvp evaluate {run / 'NhEnv.zip'} --episodes 5 --seed 1" in output
+
+
+def test_it_reads_like_a_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What will happen, before, the curve as it grows, after, what to try next; without rl-zoo3's dictionaries."""
+    folder = tmp_path / "my logs"
+    with pytest.raises(SystemExit):
+        main(["quickstart", "-n", "20000", "--episodes", "5", "--log-folder", str(folder)])
+    output = capsys.readouterr().out
+    moments = (
+        "learns from 20,000 steps",
+        "\nBefore training: ",
+        " 8,192 steps ",
+        "\nAfter training: ",
+        "\nWhat to try next:",
+    )
+    places = [output.find(moment) for moment in moments]
+    assert places == sorted(places) and places[0] > 0, output
+    assert len(re.findall(r"^ +[\d,]+ steps +\d+% won", output, re.MULTILINE)) == 3
+    assert "{" not in output and "Eval num_timesteps" not in output
+    next_steps = re.findall(r"^ +(sb3-pvp .*)", output[places[-1] :], re.MULTILINE)
+    assert [shlex.split(each)[1] for each in next_steps] == ["evaluate", "record", "train"]
+    assert f"'{folder}/maskable_ppo/NhEnv_1/NhEnv.zip'" in next_steps[1], "quoted for the shell"
 
 
 def test_it_prints_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -257,3 +257,9 @@ def test_pairs_fight_on_a_server() -> None:
         assert len(logged_in(port)) == 8
         env.close()
         assert logged_in(port) == []
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_row_without_a_partner_is_refused_at_once(num_envs: int) -> None:
+    with pytest.raises(ValueError, match=f'must both play "self".* this environment has {num_envs} rows'):
+        NhVecEnv(num_envs, opponent="self")

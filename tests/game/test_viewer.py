@@ -23,6 +23,7 @@ from sb3_pvp.game import (
     controls_of,
     find_game,
     live_scene,
+    made_controls,
     make_world,
     pressed_actions,
     seen_scene,
@@ -173,6 +174,13 @@ def test_what_is_pressed_breaks_no_rule(contract: Contract, data: st.DataObject)
     played = pressed_actions(contract, mask, [Control(each, "") for each in pressed])
     for head in range(contract.num_heads):
         assert contract.conditional_mask(mask, played[:head])[played[head]]
+
+
+def test_a_control_is_made_with_all_that_goes_with_it() -> None:
+    both, first = Control("first_heads", "", also=("second_heads",)), Control("first_heads", "")
+    assert made_controls(CONTRACT, (1, 1), [both, first]) == [both, first]
+    assert made_controls(CONTRACT, (1, 0), [both, first]) == [first]
+    assert made_controls(CONTRACT, (0, 1), [both, first]) == []
 
 
 def test_a_live_scene_of_our_fights_is_read_back() -> None:

@@ -118,3 +118,43 @@ class Relay(ParallelEnv):  # type: ignore[type-arg]
         seen = {"runner": np.array([7.0]), "catcher": np.array([[self.lane, 1], [self.rounds, 2]])}
         masks = {"catcher": {"action_mask": (np.ones(3, np.int8), np.array([1, self.rounds > 0], np.int8))}}
         return {agent: seen[agent] for agent in self.agents}, {agent: masks.get(agent, {}) for agent in self.agents}
+
+
+class Thermostat(ParallelEnv):  # type: ignore[type-arg]
+    """A team alone, whose agents see how warm it is to be: the heater sets it, from 10 to 30, and a colour (a Tuple).
+
+    The fan only sets two numbers, from 0 to 1 and from -5 to 5 (a Box), which should be 1 and 0. Over after a step.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "thermostat_v0"}
+
+    def __init__(self, only_numbers: bool = False) -> None:
+        self.possible_agents = ["fan"] if only_numbers else ["heater", "fan"]
+        self.played: list[Any] = []
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(10, 30, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        box = spaces.Box(np.array([0, -5], np.float32), np.array([1, 5], np.float32))
+        heat = spaces.Dict({"heat": spaces.Box(10, 30, (1, 1)), "less": spaces.Box(-2, 0, ())})
+        return box if agent == "fan" else spaces.Tuple((spaces.Discrete(3, start=1), heat))
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents = list(self.possible_agents)
+        self.wanted = np.random.default_rng(seed).uniform(10, 30, 1).astype(np.float32)
+        return dict.fromkeys(self.agents, self.wanted), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert all(self.action_space(agent).contains(each) for agent, each in actions.items())
+        self.played.append(actions)
+        rewards = dict.fromkeys(actions, 0.0)
+        if "heater" in actions:
+            colour, heat = actions["heater"]
+            rewards["heater"] = float(colour == 2) - abs(float(heat["heat"][0, 0] - self.wanted[0])) / 20
+        rewards["fan"] = float(actions["fan"][0] - abs(actions["fan"][1]) / 5)
+        seen, over, self.agents = dict.fromkeys(actions, self.wanted), dict.fromkeys(actions, True), []
+        return seen, rewards, over, dict.fromkeys(actions, False), {agent: {} for agent in actions}
+
+    def close(self) -> None:
+        """There is nothing to close."""

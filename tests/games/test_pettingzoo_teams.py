@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from stable_baselines3 import PPO
 
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import Outcome, make_world
 from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.pettingzoo import PettingZooTeam
-from tests.games.pettingzoo_games import Auction, Relay
+from tests.games.pettingzoo_games import Auction, Relay, Thermostat
 
 RELAY = PettingZooTeam(Relay)
 
@@ -73,6 +75,42 @@ def test_an_environment_pays_the_sum() -> None:
     env.reset()
     paid = [env.step(np.array([[1, 0, 0]] * 2))[1].tolist() for _ in range(3)]
     assert paid[1:] == [[0.0, 0.0]] * 2 and set(paid[0]) <= {1.0, 3.0}
+
+
+def test_numbers_are_scaled_to_the_bounds_of_their_box() -> None:
+    game = PettingZooTeam(Thermostat)
+    assert game.contract.head_sizes == (3, 1, 1, 1, 1) and game.contract.numbers.tolist() == [1, 2, 3, 4]
+    world = make_world(game, "sim", 2)
+    check_world(world, ticks=10)
+    world.reset()
+    actions = np.zeros((2, 2, 5), np.float32)
+    actions[:, 0] = [[1, -1, 1, 1, 0.5], [2, 0.5, -0.25, -4, 7]]
+    world.step(actions)
+    first, second = (match.env._env.played[-1] for match in world._matches)
+    assert first["heater"][0] == 2 and first["heater"][1]["heat"].tolist() == [[10]]
+    assert first["heater"][1]["less"] == 0 and first["fan"].tolist() == [1, 2.5]
+    assert second["heater"][0] == 3 and second["heater"][1]["heat"].tolist() == [[25]]
+    assert second["heater"][1]["less"] == -1.25 and second["fan"].tolist() == [0, 5]
+    assert world.report["reward"][0, 0] == pytest.approx(1.5 - (world._matches[0].env._env.wanted[0] - 10) / 20)
+
+
+def test_a_state_with_numbers_resumes_exactly() -> None:
+    game = PettingZooTeam(Thermostat)
+    worlds = [make_world(game, "sim", 2, seed=seed) for seed in (1, 2)]
+    worlds[0].reset()
+    worlds[0].step(np.tile(np.float32([2, 0.1, 0.2, 0.3, 0.4]), (2, 2, 1)))
+    worlds[1].set_state(pickle.loads(pickle.dumps(worlds[0].get_state())))
+    played = [[match.env._env.played[-1] for match in world._matches] for world in worlds]
+    assert repr(played[0]) == repr(played[1]) and worlds[1].report["reward"].any()
+
+
+def test_algorithms_for_boxes_learn_a_game_of_numbers_only() -> None:
+    """SB3's own PPO: it cuts its numbers to -1 and 1."""
+    env = PvpVecEnv(16, game=PettingZooTeam(partial(Thermostat, only_numbers=True)), opponent="noop")
+    assert env.action_space == spaces.Box(-1, 1, (2,))
+    model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=64, learning_rate=0.01, gamma=0.0, seed=0, device="cpu")
+    model.learn(8_000)
+    assert np.mean([episode["r"] for episode in model.ep_info_buffer]) > 0.7
 
 
 def test_what_is_no_team_is_refused() -> None:

@@ -224,7 +224,7 @@ def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, 
     for key, part in space.spaces.items():
         arrays[OBSERVATIONS + key] = (*steps, *(part.shape or ())), np.dtype(part.dtype)
         arrays[LAST + key] = (rows, *(part.shape or ())), np.dtype(part.dtype)
-    arrays["actions"] = (*steps, *action_space.shape), np.dtype(np.int64)
+    arrays["actions"] = (*steps, *action_space.shape), np.dtype(action_space.dtype)
     arrays["action_masks"] = (*steps, num_masks), flags
     arrays["log_probs"] = arrays["values"] = arrays["rewards"] = steps, np.dtype(np.float32)
     return arrays | {"dones": (steps, flags)}

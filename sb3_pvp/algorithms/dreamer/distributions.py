@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -37,10 +38,7 @@ def symexp_bins(count: int, device: th.device | None = None) -> th.Tensor:
 
 
 def two_hot(target: th.Tensor, bins: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-    """Returns the lower of the two bins around each target ``(…)``, and the weight of the upper one.
-
-    The weighted sum of the two is the target, or the outermost bin where that is nearest.
-    """
+    """Returns the lower of the two bins around each target ``(…)``, and the weight of the upper one, at most 1."""
     below = (th.bucketize(target, bins, right=True) - 1).clamp(0, len(bins) - 2)
     low, high = bins[below], bins[below + 1]
     return below, ((target - low) / (high - low)).clamp(0, 1)
@@ -103,13 +101,9 @@ class Choices(NamedTuple):
         log_probs = self.logits.log_softmax(-1)
         return -(log_probs.exp() * log_probs).sum((-2, -1))
 
-    def sample(self) -> th.Tensor:
-        """Returns class numbers ``(…, size)``."""
-        return draw(self.logits.softmax(-1))
-
-    def mode(self) -> th.Tensor:
-        """Returns the likeliest class numbers ``(…, size)``."""
-        return self.logits.argmax(-1)
+    def sample(self, likeliest: bool) -> th.Tensor:
+        """Returns class numbers ``(…, size)``, drawn or the ``likeliest`` ones."""
+        return self.logits.argmax(-1) if likeliest else draw(self.logits.softmax(-1))
 
 
 class BoundedNormal(NamedTuple):
@@ -131,13 +125,9 @@ class BoundedNormal(NamedTuple):
         """Returns the entropy ``(…)`` in nats."""
         return (0.5 + LOG_SQRT_2PI + self.std.log()).sum(-1)
 
-    def sample(self) -> th.Tensor:
-        """Returns numbers ``(…, size)``, neither squashed nor clipped."""
-        return self.mean + self.std * th.randn_like(self.mean)
-
-    def mode(self) -> th.Tensor:
-        """Returns the means ``(…, size)``."""
-        return self.mean
+    def sample(self, likeliest: bool) -> th.Tensor:
+        """Returns numbers ``(…, size)``, neither squashed nor clipped, or the ``likeliest`` ones, the means."""
+        return self.mean if likeliest else self.mean + self.std * th.randn_like(self.mean)
 
 
 ActionDistribution = Choices | BoundedNormal
@@ -151,13 +141,16 @@ def draw(probs: th.Tensor) -> th.Tensor:
     return (sums[..., :-1] <= uniform * sums[..., -1:]).sum(-1)
 
 
+@dataclass
 class Draws:
-    """Where the learner's random choices come from; a test replaces it by choices that were recorded."""
+    """Makes all choices, at random or the ``likeliest`` ones; a test replaces it by choices that were recorded."""
+
+    likeliest: bool = False
 
     def latent(self, probs: th.Tensor) -> th.Tensor:
-        """Returns one-hot latents drawn by their probabilities ``(…, stoch, classes)``."""
-        return one_hot(draw(probs), probs.shape[-1])
+        """Returns one-hot latents by their probabilities ``(…, stoch, classes)``."""
+        return one_hot(probs.argmax(-1) if self.likeliest else draw(probs), probs.shape[-1])
 
     def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
         """Returns an action ``(…, size)`` for every key."""
-        return {key: distribution.sample() for key, distribution in distributions.items()}
+        return {key: distribution.sample(self.likeliest) for key, distribution in distributions.items()}

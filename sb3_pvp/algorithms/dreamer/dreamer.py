@@ -17,15 +17,16 @@ from stable_baselines3.common.type_aliases import GymEnv, RolloutReturn, Schedul
 from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F
 
+from sb3_pvp.algorithms.cuda_graph import GraphedCall
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_losses
-from sb3_pvp.algorithms.dreamer.sequences import Arrays, SequenceReplayBuffer, TrainRatio
+from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, updates_due
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.ppo import resumable
-from sb3_pvp.common.errors import foreign
+from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.common.rows_on_disk import remove_rows
-from sb3_pvp.policies.files.pickled import training_on
+from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.registry import find_algorithm
 
 
@@ -36,7 +37,8 @@ class DreamerV3(OffPolicyAlgorithm):
     ``batch_length`` steps make an update. The actor plays ``imagined_steps`` from the last ``imag_last`` states of
     each sequence (0: from all). ``tau`` is how fast the slow critic follows. A rollout, the time of callbacks such as
     checkpoints, is ``rollout_steps`` steps of each environment. The replay is in ``replay_folder``, by default in
-    the folder of the run, if it has one, else in memory. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
+    the folder of the run, if it has one, else in memory. On a GPU, ``cuda_graph`` makes all of an update one call;
+    with ``precision="bf16"`` products are in bfloat16. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
     ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments of `OffPolicyAlgorithm`.
 
     After `load`, ``learn(..., reset_num_timesteps=False)`` goes on exactly as if it had never stopped, if the replay is
@@ -72,6 +74,8 @@ class DreamerV3(OffPolicyAlgorithm):
         tau: float = 0.02,
         rollout_steps: int = 250,
         replay_folder: str | None = None,
+        cuda_graph: bool = False,
+        precision: str = "fp32",
         _init_setup_model: bool = True,
         **others: Any,
     ) -> None:
@@ -84,6 +88,8 @@ class DreamerV3(OffPolicyAlgorithm):
         self.gae_lambda, self.ent_coef = gae_lambda, ent_coef
         self.imagined_steps, self.imag_last = imagined_steps, imag_last
         self.rollout_steps, self.replay_folder = rollout_steps, replay_folder
+        self.cuda_graph, self.precision = cuda_graph, precision
+        require_known("precision", precision, ("fp32", "bf16"))
         self.n_updates = self.trained_rollouts = 0
         self.algorithm = "dreamerv3"  #: Its name in the registry.
         #: The game, its reset parameters and the ages of frames, see `PvpPPO`; and what is saved with the run.
@@ -99,10 +105,11 @@ class DreamerV3(OffPolicyAlgorithm):
         self.policy = self.policy_class(*given, **self.policy_kwargs).to(self.device)  # type: ignore[assignment]
         self._convert_train_freq()
         self.settings = LossSettings(self.gamma, self.gae_lambda, self.ent_coef, self.imagined_steps, self.imag_last)
-        self._ratio = TrainRatio(self.train_ratio / (self.batch_size * self.batch_length))
+        self._counted: float | None = None
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
         self._figures: Tensors = {}
+        self._rate = th.zeros((), device=self.device)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages, fights = (self.env.get_attr(name, [0])[0] for name in ("frame_ages", "match_settings"))
             vars(self).update(fights or {})
@@ -110,6 +117,9 @@ class DreamerV3(OffPolicyAlgorithm):
     def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
         """Opens the replay; raises `ValueError` if its folder holds that of another run."""
         self.resumable_parts = {"dreamer": self}
+        if self.cuda_graph and self.device.type != "cuda":
+            raise ValueError(f"cuda_graph=True needs device='cuda', but this model is on {self.device}: leave it out")
+        self._learning = GraphedCall(self._learn) if self.cuda_graph else self._learn
         if is_new:
             self.training_state = None
         if self.replay_buffer is None:
@@ -130,20 +140,18 @@ class DreamerV3(OffPolicyAlgorithm):
         sizes = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1
         self.replay_buffer = SequenceReplayBuffer(*sizes, self.seed, folder)
 
-    def _layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def _layout(self) -> Layout:
         size, policy = self.policy.size, self.policy
-        layout: dict[str, tuple[tuple[int, ...], Any]] = {
-            # One-hot draws by their class.
-            "deter": ((size.deter,), np.float32), "stoch": ((size.stoch,), np.uint8), "reward": ((), np.float32),
-            "is_first": ((), bool), "is_last": ((), bool), "is_terminal": ((), bool),
-        }  # fmt: skip
+        # One-hot draws by their class.
+        layout: Layout = {"deter": ((size.deter,), np.float32), "stoch": ((size.stoch,), np.uint8)}
+        layout |= {"reward": ((), np.float32), "is_first": ((), bool), "is_last": ((), bool), "is_terminal": ((), bool)}
         for kind, signals in (("observation", policy.observed.signals), ("action", policy.actions.signals)):
-            layout |= {f"{kind}/{key}": (signal.shape, signal.dtype) for key, signal in signals.items()}
+            layout |= {f"{kind}/{key}": signal.stored for key, signal in signals.items()}
         return layout
 
     def _excluded_save_params(self) -> list[str]:
-        of_process = ("settings", "_ratio", "_carried", "_rewards", "_figures", "run_folder", "resumable_parts")
-        return [*super()._excluded_save_params(), *of_process]
+        of_process = ("settings", "_counted", "_carried", "_rewards", "_figures", "_rate", "_learning", "run_folder")
+        return [*super()._excluded_save_params(), *of_process, "resumable_parts"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
@@ -154,16 +162,16 @@ class DreamerV3(OffPolicyAlgorithm):
         resumable.save(self, path, exclude, describe, partial(super().save, include=include))
 
     @classmethod
-    def load(cls, path: Any, *args: Any, **kwargs: Any) -> DreamerV3:
+    def load(cls, path: Any, env: Any = None, *args: Any, **kwargs: Any) -> DreamerV3:
         """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
-        about = f"{path} cannot be loaded as a DreamerV3 of this edition"
-        with foreign(about), training_on(path, kwargs.get("custom_objects")):
-            return super().load(path, *args, **kwargs)
+        with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
+            loaded: DreamerV3 = load_to_train(super().load, path, env, *args, **kwargs)
+            return loaded
 
     def get_state(self) -> dict[str, Any]:
         """Returns what is not in the policy, between two steps."""
         carried = self._carried and [part.cpu().numpy() for part in self._carried]
-        state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._ratio.counted}
+        state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._counted}
         return state | {"replay": self.replay_buffer.get_state()}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
@@ -174,7 +182,7 @@ class DreamerV3(OffPolicyAlgorithm):
         if state["replay"] is not None and not self.replay_buffer.set_state(state["replay"]):
             warnings.warn("There is no replay of this run any more: it goes on with an empty one", stacklevel=2)
         elif self.replay_buffer.counts.any():
-            self._ratio.counted = state["counted"]
+            self._counted = state["counted"]
 
     def predict(self, *args: Any, **kwargs: Any) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
         """Does the same as `DreamerPolicy.predict`."""
@@ -222,7 +230,7 @@ class DreamerV3(OffPolicyAlgorithm):
         if self._carried is None or len(self._carried.deter) != self.n_envs:
             self._carried = self.policy.start(self.n_envs)
         is_first = th.as_tensor(self._last_episode_starts, device=self.device)
-        actions, self._carried = self.policy.step(observations, self._carried, is_first)
+        actions, self._carried = self.policy.step(observations, self._carried, is_first, self.policy.draws)
         records = _prefixed("observation", observations) | _prefixed("action", actions)
         records |= _latents(*self._carried[:2]) | {"is_first": self._last_episode_starts}
         records["reward"] = np.where(self._last_episode_starts, 0, self._rewards)
@@ -246,21 +254,32 @@ class DreamerV3(OffPolicyAlgorithm):
         if self.replay_buffer.size() < batch_size * self.batch_length:
             return
         self._update_learning_rate(self.policy.optimizer)
-        for _ in range(self._ratio.due(int(self.replay_buffer.counts.sum()))):
+        ratio, records = self.train_ratio / (batch_size * self.batch_length), int(self.replay_buffer.counts.sum())
+        due, self._counted = updates_due(ratio, records, self._counted)
+        for _ in range(due):
             self.update()
 
     def update(self) -> None:
         """Makes one update."""
-        policy, chosen = self.policy, self.replay_buffer.choose(self.batch_size)
-        batch = self._batch(self.replay_buffer.read(chosen))
-        losses = dreamer_losses(policy.networks, batch, policy.return_scale, self.settings, policy.draws)
+        replay, (group,) = self.replay_buffer, self.policy.optimizer.param_groups
+        if self.cuda_graph:  # which reads a schedule's rate from where it was captured
+            group["lr"] = self._rate.fill_(group["lr"])
+        places = replay.choose(self.batch_size)
+        states, self._figures = self._learning(self._batch(replay.read(places)))
+        # Later sequences start from these states; the first record's was not computed anew.
+        replay.write(places[:, 1:], _latents(*states))
+        self.n_updates += 1
+
+    def _learn(self, batch: Sequences) -> tuple[Latent, Tensors]:
+        """Learns from a batch; returns the states that the model came to, and figures for the log."""
+        policy, kind = self.policy, self.device.type
         policy.optimizer.zero_grad()
+        with th.autocast(kind, th.bfloat16, self.precision == "bf16", cache_enabled=not self.cuda_graph):
+            losses = dreamer_losses(policy.networks, batch, policy.return_scale, self.settings, policy.draws)
         losses.total(self.settings.scales).backward()  # type: ignore[no-untyped-call]
         policy.optimizer.step()
         policy.networks.follow(self.tau)
-        self.replay_buffer.refresh(chosen, _latents(*losses.observed.states))
-        self.n_updates += 1
-        self._figures = losses.figures
+        return losses.observed.states, losses.figures(policy.return_scale, policy.actions.signals)
 
     def _batch(self, records: Arrays) -> Sequences:
         """Returns records as the losses take them: actions are those before, and the first record is but a start."""

@@ -11,7 +11,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
-from torch.nn import functional as F
 
 from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws, mixed_probs
 from sb3_pvp.algorithms.dreamer.laprop import LaProp
@@ -19,7 +18,7 @@ from sb3_pvp.algorithms.dreamer.losses import ReturnScale
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize, model_size
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors
-from sb3_pvp.common.errors import one_line
+from sb3_pvp.common.errors import foreign
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, complete_observation
 
 
@@ -60,13 +59,10 @@ class DreamerPolicy(BasePolicy):
         self.optimizer = LaProp(self.networks.trained(), lr=lr_schedule(1), **(optimizer_kwargs or {}))
         self.draws = Draws()
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Does as torch does; raises `ValueError` of one line for weights of other networks."""
-        try:
-            return super().load_state_dict(state_dict, strict, assign)
-        except RuntimeError as error:  # its message has a line per weight
-            text = "its networks are of another size, see the size in policy_kwargs, of other spaces or another Dreamer"
-            raise ValueError(f"{text}: {one_line(error):.200}") from None
+        with foreign("its networks are of another size than policy_kwargs say, of other spaces or another Dreamer"):
+            return super().load_state_dict(*args, **kwargs)
 
     def start(self, n: int) -> Carried:
         """Returns what ``n`` fighters remember before their first step."""
@@ -76,35 +72,23 @@ class DreamerPolicy(BasePolicy):
 
     @th.no_grad()
     def step(
-        self,
-        observations: Tensors,
-        carried: Carried,
-        is_first: th.Tensor,
-        deterministic: bool = False,
-        masks: th.Tensor | None = None,
-        draws: Draws | None = None,
+        self, observations: Tensors, carried: Carried, is_first: th.Tensor, draws: Draws, masks: th.Tensor | None = None
     ) -> tuple[Tensors, Carried]:
         """Returns the action ``(n, size)`` of each key, and what is remembered then.
 
-        ``is_first`` bool ``(n,)`` forgets. The original always draws both state and action; ``deterministic`` takes
-        the likeliest ones. ``masks`` are flat ones, bool ``(n, A)``, by default those among the observations.
+        ``is_first`` bool ``(n,)`` forgets. ``masks`` are flat ones, bool ``(n, A)``, by default those observed.
         """
-        draws = draws or self.draws
         masks = observations.get(ACTION_MASK) if masks is None else masks
         goes_on = (~is_first).float().unsqueeze(-1)
         recurrent = self.networks.recurrent
         before = Latent(carried.deter * goes_on, carried.stoch * goes_on.unsqueeze(-1))
         deter = recurrent.core(before, carried.action * goes_on)
         tokens = self.networks.encoder({key: values.unsqueeze(1) for key, values in observations.items()}).squeeze(1)
-        probs = mixed_probs(recurrent.seen(deter, tokens))
-        stoch = F.one_hot(probs.argmax(-1), probs.shape[-1]).float() if deterministic else draws.latent(probs)
+        stoch = draws.latent(mixed_probs(recurrent.posterior(th.cat([deter, tokens], -1))))
         distributions = self.networks.actor(Latent(deter, stoch).features())
         if masks is not None:
             distributions = masked(distributions, masks > 0)
-        if deterministic:
-            actions = {key: distribution.mode() for key, distribution in distributions.items()}
-        else:
-            actions = draws.actions(distributions)
+        actions = draws.actions(distributions)
         return actions, Carried(deter, stoch, encode_actions(self.actions.signals, actions))
 
     def predict(
@@ -124,19 +108,20 @@ class DreamerPolicy(BasePolicy):
         tensors, vectorized = self.obs_to_tensor(observation)
         observations = self.observed.tensors(tensors)
         n = len(next(iter(observations.values())))
-        carried = (
-            self.start(n) if state is None else Carried(*(th.as_tensor(part, device=self.device) for part in state))
-        )
-        first = np.zeros(n, bool) if episode_start is None else np.asarray(episode_start, bool)
-        is_first = th.as_tensor(first, device=self.device).expand(n)
+        before = self.start(n) if state is None else state
+        carried = Carried(*(th.as_tensor(part, device=self.device) for part in before))
+        first = False if episode_start is None else episode_start
+        is_first = th.as_tensor(first, dtype=th.bool, device=self.device).expand(n)
         masks = None if action_masks is None else th.as_tensor(action_masks, device=self.device).reshape(n, -1)
-        actions, carried = self.step(observations, carried, is_first, deterministic, masks)
+        # The original always draws both state and action.
+        draws = Draws(likeliest=True) if deterministic else self.draws
+        actions, carried = self.step(observations, carried, is_first, draws, masks)
         chosen = self.actions.to_env(actions)
         return chosen if vectorized else chosen[0], tuple(part.cpu().numpy() for part in carried)
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> th.Tensor:
         observations, is_first = self.observed.tensors(observation), th.ones(1, dtype=th.bool, device=self.device)
-        actions, _ = self.step(observations, self.start(1), is_first, deterministic)
+        actions, _ = self.step(observations, self.start(1), is_first, Draws(deterministic))
         return th.as_tensor(self.actions.to_env(actions))
 
 

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import TypeVar
 
 import torch as th
 from torch import nn
 from torch.nn import functional as F
 
+L = TypeVar("L", "nn.Linear", "nn.Conv2d", "BlockLinear")
 #: What the norms add to the mean square.
 NORM_EPS = 1e-4
 
 
-def initialize(weight: th.Tensor, inputs: int, scale: float = 1.0) -> None:
-    """Draws a weight from a normal distribution cut at two standard deviations, with variance ``scale² / inputs``."""
+def initialized(layer: L, inputs: int, scale: float = 1.0) -> L:
+    """Draws weights: normal, cut at two standard deviations, of variance ``scale² / inputs``; biases are 0."""
     # 1.1368 makes up for the variance that is cut off.
     std = 1.1368 * math.sqrt(1 / inputs) * scale
     if scale:
-        nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+        nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
     else:
-        nn.init.zeros_(weight)
+        nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]  # all have a bias
+    return layer
 
 
 def linear(inputs: int, outputs: int, scale: float = 1.0) -> nn.Linear:
-    """Returns a linear layer whose bias is 0; with ``scale`` 0 its outputs start at 0."""
-    layer = nn.Linear(inputs, outputs)
-    initialize(layer.weight, inputs, scale)
-    nn.init.zeros_(layer.bias)
-    return layer
+    """Returns a linear layer; with ``scale`` 0 its outputs start at 0."""
+    return initialized(nn.Linear(inputs, outputs), inputs, scale)
 
 
 def convolution(channels: int, outputs: int) -> nn.Conv2d:
     """Returns a convolution of 5 x 5 pixels that keeps height and width."""
-    layer = nn.Conv2d(channels, outputs, 5, padding=2)
-    initialize(layer.weight, 25 * channels)
-    layer.bias.data.zero_()  # type: ignore[union-attr]  # it has one
-    return layer
+    return initialized(nn.Conv2d(channels, outputs, 5, padding=2), 25 * channels)
 
 
 class BlockLinear(nn.Module):
@@ -46,9 +44,9 @@ class BlockLinear(nn.Module):
         super().__init__()
         self.blocks = blocks
         self.weight = nn.Parameter(th.empty(blocks, inputs // blocks, outputs // blocks))
-        self.bias = nn.Parameter(th.zeros(outputs))
+        self.bias = nn.Parameter(th.empty(outputs))
         # The whole width counts as inputs, as in the original, not that of a block.
-        initialize(self.weight, inputs)
+        initialized(self, inputs)
 
     def of_blocks(self, x: th.Tensor) -> th.Tensor:
         """Returns ``(blocks, n, outputs of a block)`` of ``(n, blocks, inputs of a block)``."""

@@ -16,17 +16,8 @@ import torch as th
 from torch import nn
 from torch.nn import functional as F
 
-from sb3_pvp.algorithms.dreamer.distributions import (
-    ActionDistribution,
-    Choices,
-    Draws,
-    latent_entropy,
-    latent_kl,
-    mixed_probs,
-    two_hot_loss,
-    two_hot_mean,
-)
-from sb3_pvp.algorithms.dreamer.signals import encode_actions
+from sb3_pvp.algorithms.dreamer.distributions import Draws, latent_entropy, mixed_probs, two_hot_loss, two_hot_mean
+from sb3_pvp.algorithms.dreamer.signals import Signal, encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Observed, Tensors
 
 
@@ -62,16 +53,6 @@ class Sequences(NamedTuple):
     start: Latent
 
 
-class Imagined(NamedTuple):
-    """Steps played in the model from ``starts`` states: ``states`` and ``actions`` ``(starts, steps + 1, …)``.
-
-    The last action led nowhere.
-    """
-
-    states: Latent
-    actions: Tensors
-
-
 class Judged(NamedTuple):
     """What the heads say of imagined steps ``(starts, steps + 1)``; ``returns`` ``(starts, steps)``."""
 
@@ -86,16 +67,11 @@ class Judged(NamedTuple):
 class ReturnScale(nn.Module):
     """Running percentiles of returns: advantages are divided by how far apart they are, but not by less than 1."""
 
-    low: th.Tensor
-    high: th.Tensor
-    shares: th.Tensor
-
     def __init__(self, rate: float = 0.01) -> None:
         super().__init__()
         self.rate = rate
-        self.register_buffer("low", th.zeros(()))
-        self.register_buffer("high", th.zeros(()))
-        self.register_buffer("shares", th.tensor([0.05, 0.95]), persistent=False)
+        self.low, self.high = nn.Buffer(th.zeros(())), nn.Buffer(th.zeros(()))
+        self.shares = nn.Buffer(th.tensor([0.05, 0.95]), persistent=False)
 
     @th.no_grad()
     def update(self, returns: th.Tensor) -> th.Tensor:
@@ -107,105 +83,106 @@ class ReturnScale(nn.Module):
 
 
 class Losses(NamedTuple):
-    """All losses of a batch, what they were computed from, and figures for the log.
+    """All losses of a batch, and what they were computed from.
 
-    Losses of the model and of real rewards are ``(batch, time)``, those of imagined steps ``(starts, steps)``.
+    Losses of the model and of real rewards are ``(batch, time)``, those of imagined steps ``(starts, steps)``, as are
+    advantages and entropies; imagined states and actions are ``(starts, steps + 1, …)``.
     """
 
     parts: Tensors
     observed: Observed
-    imagined: Imagined
+    imagined: Latent
+    actions: Tensors
     judged: Judged
+    advantages: th.Tensor
+    entropies: Tensors
     replay_returns: th.Tensor
-    figures: Tensors
 
     def total(self, scales: dict[str, float]) -> th.Tensor:
         """Returns the sum of the means, weighted."""
         return th.stack([scales.get(name, 1.0) * loss.mean() for name, loss in self.parts.items()]).sum()
+
+    @th.no_grad()
+    def figures(self, scale: ReturnScale, actions: Mapping[str, Signal]) -> Tensors:
+        """Returns what is logged, scalars by the names of the original (dreamer.md §5.3, M11)."""
+        figures = {f"loss/{name}": loss.mean() for name, loss in self.parts.items()}
+        for key, entropy in self.entropies.items():
+            figures[f"ent/{key}"] = entropy.mean()
+            if actions[key].classes:  # as a share of what choosing at random would have
+                figures[f"rand/{key}"] = entropy.mean() / (actions[key].size * math.log(actions[key].classes))
+        judged, posterior, prior = self.judged, mixed_probs(self.observed.posterior), mixed_probs(self.observed.prior)
+        normed = (judged.returns - scale.low) / (scale.high - scale.low).clamp(min=1)
+        means = {"rew": judged.rewards, "con": judged.goes_on, "val": judged.values, "slowval": judged.slow_values}
+        means |= {"weight": judged.weights, "tar": judged.returns, "ret": normed, "adv": self.advantages}
+        means |= {"adv_mag": self.advantages.abs(), "ret_rate": (normed.abs() >= 1).to(normed.dtype)}
+        means |= {"dyn_ent": latent_entropy(prior), "rep_ent": latent_entropy(posterior)}
+        figures |= {name: values.mean() for name, values in means.items()}
+        adv_std = self.advantages.std(correction=0)
+        return figures | {"adv_std": adv_std, "ret_min": normed.min(), "ret_max": normed.max()}
 
 
 def dreamer_losses(
     networks: DreamerNetworks, batch: Sequences, scale: ReturnScale, settings: LossSettings, draws: Draws
 ) -> Losses:
     """Returns all losses of a batch, with gradients; takes its imagined returns into ``scale``."""
-    # The model follows the sequences.
+    # The model follows the sequences, and learns to predict observation, reward and continuation.
     tokens = networks.encoder(batch.observations)
     observed = networks.recurrent.observe(batch.start, tokens, batch.actions, batch.is_first, draws)
     seen = observed.states.features()
-    parts = model_losses(networks, batch, observed, seen, settings)
+    parts = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
+    parts["rew"] = two_hot_loss(networks.reward(seen), batch.rewards)
+    # The discount is part of it: in the model, an episode of 333 steps ends by chance.
+    live = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
+    logits = networks.goes_on(seen).squeeze(-1).float()
+    parts["con"] = F.binary_cross_entropy_with_logits(logits, live, reduction="none")
+    parts |= observed.divergences(settings.free_nats)
 
     # The actor plays on from where it came to; nothing of that teaches the model.
-    last = min(settings.imag_last or tokens.shape[1], tokens.shape[1])
-    starts = Latent(*(part[:, -last:].detach().flatten(0, 1) for part in observed.states))
-    imagined = imagine(networks, starts, settings.imagined_steps, draws)
-    features = imagined.states.features()
+    last = -settings.imag_last  # from 0 on, and from before the first step, it is the whole sequence
+    starts = Latent(*(part[:, last:].detach().flatten(0, 1) for part in observed.states))
+    imagined, actions = imagine(networks, starts, settings.imagined_steps, draws)
+    features = imagined.features()
     logits = networks.critic(features)
-    judged = judge(networks, features, logits, settings)
+    with th.no_grad():
+        rewards = two_hot_mean(networks.reward(features))
+        goes_on = networks.goes_on(features).squeeze(-1).float().sigmoid()
+        values, slow_values = two_hot_mean(logits), two_hot_mean(networks.slow_critic(features))
+        returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
+    # The weight is how likely it is that the episode is still on.
+    judged = Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
 
     # Actor and critic learn from the imagined returns.
     advantages = (judged.returns - judged.values[:, :-1]) / scale.update(judged.returns)
     weights = judged.weights[:, :-1]
     distributions = networks.actor(features[:, :-1])
-    log_probs = sum(each.log_prob(imagined.actions[key][:, :-1]) for key, each in distributions.items())
+    log_probs = sum(each.log_prob(actions[key][:, :-1]) for key, each in distributions.items())
     entropies = {key: each.entropy() for key, each in distributions.items()}
     parts["policy"] = -weights * (log_probs * advantages + settings.ent_coef * sum(entropies.values()))
     # The critic's second target is the slow critic: it goes towards the returns, but not far from where it was.
     parts["value"] = weights * two_hot_loss(logits[:, :-1], judged.returns, judged.slow_values[:, :-1])
 
     # The critic learns from the real rewards too; these features are not detached, so the model learns to see value.
-    seen = seen[:, -last:]
-    after = judged.returns[:, 0].reshape(-1, last)
-    is_last, rewards, is_terminal = (each[:, -last:] for each in (batch.is_last, batch.rewards, batch.is_terminal))
-    live = (~is_terminal).to(rewards.dtype) * settings.gamma
+    seen = seen[:, last:]
+    after = judged.returns[:, 0].reshape(seen.shape[:2])
+    is_last, rewards, live = (each[:, last:] for each in (batch.is_last, batch.rewards, live))
     returns = lambda_returns(rewards, live, after, settings.gae_lambda, is_last)
     with th.no_grad():
         slow_values = two_hot_mean(networks.slow_critic(seen))
     parts["repval"] = ~is_last[:, :-1] * two_hot_loss(networks.critic(seen[:, :-1]), returns, slow_values[:, :-1])
-    figures = loss_figures(parts, observed, judged, advantages, scale, distributions, entropies)
-    return Losses(parts, observed, imagined, judged, returns, figures)
-
-
-def model_losses(
-    networks: DreamerNetworks, batch: Sequences, observed: Observed, features: th.Tensor, settings: LossSettings
-) -> Tensors:
-    """Returns what teaches the model: predictions of observation, reward and continuation, and both sides of the KL."""
-    losses = networks.decoder.losses(networks.decoder(observed.states), batch.observations)
-    losses["rew"] = two_hot_loss(networks.reward(features), batch.rewards)
-    # The discount is part of it: in the model, an episode of 333 steps ends by chance.
-    goes_on = (~batch.is_terminal).to(batch.rewards.dtype) * settings.gamma
-    logits = networks.goes_on(features).squeeze(-1).float()
-    losses["con"] = F.binary_cross_entropy_with_logits(logits, goes_on, reduction="none")
-    posterior, prior = mixed_probs(observed.posterior), mixed_probs(observed.prior)
-    # Free below one nat each: the prior learns to expect, the posterior to be expected a little.
-    losses["dyn"] = latent_kl(posterior.detach(), prior).clamp(min=settings.free_nats)
-    losses["rep"] = latent_kl(posterior, prior.detach()).clamp(min=settings.free_nats)
-    return losses
+    return Losses(parts, observed, imagined, actions, judged, advantages, entropies, returns)
 
 
 @th.no_grad()
-def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> Imagined:
-    """Plays ``steps`` in the model, from states ``(starts, …)``."""
+def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> tuple[Latent, Tensors]:
+    """Plays ``steps`` in the model, from states ``(starts, …)``; the last action leads nowhere."""
     states, actions = [starts], [draws.actions(networks.actor(starts.features()))]
     for _ in range(steps):
         deter = networks.recurrent.core(states[-1], encode_actions(networks.actions, actions[-1]))
-        states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.expected(deter)))))
+        states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.prior(deter)))))
         actions.append(draws.actions(networks.actor(states[-1].features())))
     deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
     chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
-    return Imagined(Latent(deters, stochs), chosen)
-
-
-@th.no_grad()
-def judge(networks: DreamerNetworks, features: th.Tensor, critic: th.Tensor, settings: LossSettings) -> Judged:
-    """Returns rewards, values and returns of imagined steps by their features ``(starts, steps + 1, …)``.
-
-    ``critic`` ``(starts, steps + 1, bins)`` is what the critic said of them.
-    """
-    rewards, goes_on = two_hot_mean(networks.reward(features)), networks.goes_on(features).squeeze(-1).float().sigmoid()
-    values, slow_values = two_hot_mean(critic), two_hot_mean(networks.slow_critic(features))
-    returns = lambda_returns(rewards, goes_on, values, settings.gae_lambda)
-    # The weight is how likely it is that the episode is still on.
-    return Judged(rewards, goes_on, values, slow_values, goes_on.cumprod(1), returns)
+    return Latent(deters, stochs), chosen
 
 
 def lambda_returns(
@@ -225,32 +202,3 @@ def lambda_returns(
     for t in range(rewards.shape[1] - 1, 0, -1):
         returns.append(base[:, t] + live[:, t] * mixed[:, t] * returns[-1])
     return th.stack(returns[:0:-1], 1)
-
-
-@th.no_grad()
-def loss_figures(
-    parts: Tensors,
-    observed: Observed,
-    judged: Judged,
-    advantages: th.Tensor,
-    scale: ReturnScale,
-    distributions: Mapping[str, ActionDistribution],
-    entropies: Tensors,
-) -> Tensors:
-    """Returns what is logged of a batch, scalars by the names of the original (dreamer.md §5.3, M11)."""
-    normed = (judged.returns - scale.low) / (scale.high - scale.low).clamp(min=1)
-    figures = {f"loss/{name}": loss.mean() for name, loss in parts.items()}
-    for key, entropy in entropies.items():
-        figures[f"ent/{key}"] = entropy.mean()
-        distribution = distributions[key]
-        if isinstance(distribution, Choices):
-            # As a share of what choosing at random would have.
-            size, classes = distribution.logits.shape[-2:]
-            figures[f"rand/{key}"] = entropy.mean() / (size * math.log(classes))
-    means = {"rew": judged.rewards, "con": judged.goes_on, "val": judged.values, "slowval": judged.slow_values}
-    means |= {"weight": judged.weights, "tar": judged.returns, "ret": normed, "adv": advantages}
-    means |= {"adv_mag": advantages.abs(), "ret_rate": (normed.abs() >= 1).to(normed.dtype)}
-    means |= {"dyn_ent": latent_entropy(mixed_probs(observed.prior))}
-    means |= {"rep_ent": latent_entropy(mixed_probs(observed.posterior))}
-    figures |= {name: values.mean() for name, values in means.items()}
-    return figures | {"adv_std": advantages.std(correction=0), "ret_min": normed.min(), "ret_max": normed.max()}

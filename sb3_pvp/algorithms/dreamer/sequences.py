@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,8 @@ from sb3_pvp.common.rows_on_disk import RowsOnDisk
 
 Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
-Layout = Mapping[str, tuple[tuple[int, ...], Any]]
+Layout = dict[str, tuple[tuple[int, ...], Any]]
 _COUNTED = ("counts", "fresh", "random")  #: What a replay counts beside its records.
-
-
-class Chosen(NamedTuple):
-    """Where sequences start: int64 ``(batch,)`` each, the environment and the number of its record."""
-
-    envs: NDArray[np.int64]
-    starts: NDArray[np.int64]
 
 
 class SequenceReplayBuffer(ReplayBuffer):
@@ -67,7 +60,7 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def append(self, envs: NDArray[np.int64], records: Mapping[str, Any]) -> None:
         """Adds the next records ``(envs, …)`` of some environments; numbers are those of all of them."""
-        self._write(self._places(envs, self.counts[envs])[:, 0], records)
+        self.write(self._place(envs, self.counts[envs]), records)
         self.counts[envs] += 1
         for env in envs.tolist():
             start = int(self.counts[env]) - self.length
@@ -84,8 +77,8 @@ class SequenceReplayBuffer(ReplayBuffer):
         """Returns how many sequences there are."""
         return int(self.starts_of()[1].sum())
 
-    def choose(self, batch_size: int) -> Chosen:
-        """Returns where the next sequences start: the fresh ones, then any, with replacement."""
+    def choose(self, batch_size: int) -> NDArray[np.int64]:
+        """Returns the `places` of the next sequences: the fresh ones, then any, with replacement."""
         oldest, counts = self.starts_of()
         chosen: list[tuple[int, int]] = []
         while self.fresh and len(chosen) < batch_size:
@@ -96,29 +89,28 @@ class SequenceReplayBuffer(ReplayBuffer):
         for number in self.random.integers(ends[-1], size=batch_size - len(chosen)):
             env = int(np.searchsorted(ends, number, side="right"))
             chosen.append((env, int(oldest[env] + number - (ends[env] - counts[env]))))
-        envs, starts = np.array(chosen, np.int64).T
-        return Chosen(envs, starts)
+        return self.places(*np.array(chosen, np.int64).T)
 
-    def read(self, chosen: Chosen) -> Arrays:
+    def places(self, envs: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns where the records of sequences are ``(batch, length)``, which begin at records of environments."""
+        return self._place(envs[:, None], starts[:, None] + np.arange(self.length))
+
+    def _place(self, envs: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return numbers % self.rows * self.n_envs + envs
+
+    def read(self, places: NDArray[np.int64]) -> Arrays:
         """Returns the records of sequences ``(batch, length, …)``.
 
         Each begins like an episode; the last record before another episode is the last of its own.
         """
-        rows = self.records[self._places(chosen.envs, chosen.starts, self.length)]
+        rows = self.records[places]
         records = {name: rows[name].copy() for name in self.layout}
         records["is_first"][:, 0] = True
         np.logical_or(records["is_last"][:, :-1], records["is_first"][:, 1:], out=records["is_last"][:, :-1])
         return records
 
-    def refresh(self, chosen: Chosen, latents: Mapping[str, NDArray[Any]]) -> None:
-        """Writes what was computed anew for all records of sequences but the first ``(batch, length - 1, …)``."""
-        self._write(self._places(chosen.envs, chosen.starts + 1, self.length - 1), latents)
-
-    def _places(self, envs: NDArray[np.int64], starts: NDArray[np.int64], length: int = 1) -> NDArray[np.int64]:
-        places: NDArray[np.int64] = (starts[:, None] + np.arange(length)) % self.rows * self.n_envs + envs[:, None]
-        return places
-
-    def _write(self, places: NDArray[np.int64], values: Mapping[str, Any]) -> None:
+    def write(self, places: NDArray[np.int64], values: Mapping[str, Any]) -> None:
+        """Writes some parts of records ``(…)`` at places of that shape."""
         if self.disk is not None:
             self.disk.changing(places)
         for name, part in values.items():
@@ -139,18 +131,10 @@ class SequenceReplayBuffer(ReplayBuffer):
         return True
 
 
-class TrainRatio:
-    """How many updates are due: ``ratio`` for each record, counted from the first time that it is asked."""
+def updates_due(ratio: float, records: int, counted: float | None) -> tuple[int, float]:
+    """Returns how many updates are due after so many records, ``ratio`` for each, and how many records these count.
 
-    def __init__(self, ratio: float) -> None:
-        self.ratio = ratio
-        self.counted: float | None = None
-
-    def due(self, records: int) -> int:
-        """Returns the number of updates due after so many records; a first one at once."""
-        if self.counted is None:
-            self.counted = records
-            return 1
-        updates = int((records - self.counted) * self.ratio)
-        self.counted += updates / self.ratio
-        return updates
+    A first one is due at once, and records count from there.
+    """
+    updates = 1 if counted is None else int((records - counted) * ratio)
+    return updates, records if counted is None else counted + updates / ratio

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-Arrays = dict[str, NDArray[Any]]
-
 
 @dataclass(frozen=True)
 class Signal:
@@ -34,14 +32,9 @@ class Signal:
         return self.size * max(self.classes, 1)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of its values."""
-        return self.image or (self.size,)
-
-    @property
-    def dtype(self) -> type[Any]:
-        """The type that its values are stored in."""
-        return np.uint8 if self.image else np.int32 if self.classes else np.float32
+    def stored(self) -> tuple[tuple[int, ...], type[Any]]:
+        """The shape and the type that its values are stored in."""
+        return self.image or (self.size,), np.uint8 if self.image else np.int32 if self.classes else np.float32
 
     def encode(self, values: th.Tensor) -> th.Tensor:
         """Returns network inputs ``(…, width)`` of values ``(…, size)``; choice -1 stands for none, and is all 0."""
@@ -67,12 +60,10 @@ def signals_of(space: spaces.Space[Any], name: str) -> dict[str, Signal]:
         shape = space.shape
         first = is_image_space_channels_first(space)
         return {name: Signal(0, image=(shape[1], shape[2], shape[0]) if first else (shape[0], shape[1], shape[2]))}
-    if isinstance(space, spaces.Box):
-        return {name: Signal(int(np.prod(space.shape)))}
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        return {name: Signal(int(np.prod(space.shape)), 0 if isinstance(space, spaces.Box) else 2)}
     if isinstance(space, spaces.Discrete):
         return {name: Signal(1, int(space.n))}
-    if isinstance(space, spaces.MultiBinary):
-        return {name: Signal(int(np.prod(space.shape)), 2)}
     if isinstance(space, spaces.MultiDiscrete):
         counts = [int(count) for count in space.nvec.flatten()]
         if len(set(counts)) == 1:

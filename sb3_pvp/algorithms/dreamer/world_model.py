@@ -15,18 +15,12 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     BoundedNormal,
     Choices,
     Draws,
+    latent_kl,
     mixed_probs,
     straight_through,
     symlog,
 )
-from sb3_pvp.algorithms.dreamer.layers import (
-    NORM_EPS,
-    BlockLinear,
-    NormedLayer,
-    convolution,
-    linear,
-    multi_layer,
-)
+from sb3_pvp.algorithms.dreamer.layers import NORM_EPS, BlockLinear, NormedLayer, convolution, linear, multi_layer
 from sb3_pvp.algorithms.dreamer.signals import Signal
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 
@@ -56,6 +50,12 @@ class Observed(NamedTuple):
     states: Latent
     posterior: th.Tensor
     prior: th.Tensor
+
+    def divergences(self, free_nats: float) -> Tensors:
+        """Returns KL(posterior || prior): the prior learns to expect, the posterior to be expected; free below."""
+        posterior, prior = mixed_probs(self.posterior), mixed_probs(self.prior)
+        sides = {"dyn": (posterior.detach(), prior), "rep": (posterior, prior.detach())}
+        return {name: latent_kl(*each).clamp(min=free_nats) for name, each in sides.items()}
 
 
 class WorldEncoder(nn.Module):
@@ -96,15 +96,16 @@ class RecurrentState(nn.Module):
     def __init__(self, tokens: int, actions: int, size: ModelSize) -> None:
         super().__init__()
         self.blocks = size.blocks
-        self.latents = (size.stoch, size.classes)
         draws = size.stoch * size.classes
         self.from_deter = NormedLayer(linear(size.deter, size.hidden))
         self.from_stoch = NormedLayer(linear(draws, size.hidden))
         self.from_action = NormedLayer(linear(actions, size.hidden))
         self.mix = NormedLayer(BlockLinear(size.deter + size.blocks * 3 * size.hidden, size.deter, size.blocks))
         self.gates = BlockLinear(size.deter, 3 * size.deter, size.blocks)
-        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers, draws)
-        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers, draws)
+        # Logits ``(…, stoch, classes)`` before anything is seen, and with the observation's tokens.
+        shape = nn.Unflatten(-1, (size.stoch, size.classes))
+        self.prior = multi_layer(size.deter, size.hidden, size.prior_layers, draws).append(shape)
+        self.posterior = multi_layer(size.deter + tokens, size.hidden, size.posterior_layers, draws).append(shape)
 
     def core(self, state: Latent, action: th.Tensor) -> th.Tensor:
         """Returns what is remembered ``(batch, deter)`` after an action ``(batch, actions)``."""
@@ -124,16 +125,6 @@ class RecurrentState(nn.Module):
         deter = before.transpose(0, 1).lerp(candidate, (update - 1).sigmoid())
         return deter.transpose(0, 1).flatten(-2)
 
-    def expected(self, deter: th.Tensor) -> th.Tensor:
-        """Returns logits ``(…, stoch, classes)`` of the draws before anything is seen."""
-        logits: th.Tensor = self.prior(deter)
-        return logits.reshape(*logits.shape[:-1], *self.latents)
-
-    def seen(self, deter: th.Tensor, tokens: th.Tensor) -> th.Tensor:
-        """Returns logits ``(…, stoch, classes)`` of the draws with the observation's tokens."""
-        logits: th.Tensor = self.posterior(th.cat([deter, tokens], -1))
-        return logits.reshape(*logits.shape[:-1], *self.latents)
-
     def observe(
         self, start: Latent, tokens: th.Tensor, actions: th.Tensor, is_first: th.Tensor, draws: Draws
     ) -> Observed:
@@ -147,12 +138,12 @@ class RecurrentState(nn.Module):
         parts = (each.unbind(1) for each in (goes_on, actions * goes_on, tokens))
         for kept, action, token in zip(*parts, strict=True):
             deter = self.core(Latent(state.deter * kept, state.stoch * kept.unsqueeze(-1)), action)
-            logits.append(self.seen(deter, token))
+            logits.append(self.posterior(th.cat([deter, token], -1)))
             probs = mixed_probs(logits[-1])
             state = Latent(deter, straight_through(draws.latent(probs), probs))
             states.append(state)
         deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
-        return Observed(Latent(deters, stochs), th.stack(logits, 1), self.expected(deters))
+        return Observed(Latent(deters, stochs), th.stack(logits, 1), self.prior(deters))
 
 
 class WorldDecoder(nn.Module):
@@ -187,7 +178,7 @@ class WorldDecoder(nn.Module):
             hidden = self.mlp(th.cat([states.stoch.flatten(-2), states.deter], -1))
             for key in self.vectors:
                 output, classes = self.heads[of_key(key)](hidden).float(), self.signals[key].classes
-                predictions[key] = output.reshape(*output.shape[:-1], -1, classes) if classes else output
+                predictions[key] = output.unflatten(-1, (-1, classes)) if classes else output
         if self.images:
             channels = [image[2] for key in self.images if (image := self.signals[key].image)]
             parts = th.split(self._pixels(states), channels, -1)
@@ -240,7 +231,7 @@ class ActionHead(nn.Module):
         for key in sorted(self.signals):
             output, classes = self.outputs[of_key(key)](hidden), self.signals[key].classes
             if classes:
-                distributions[key] = Choices(output.float().reshape(*output.shape[:-1], -1, classes))
+                distributions[key] = Choices(output.float().unflatten(-1, (-1, classes)))
             else:
                 distributions[key] = BoundedNormal.of(output, self.deviations[of_key(key)](hidden))
         return distributions

@@ -15,6 +15,7 @@ import numpy as np
 import torch as th
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
@@ -43,7 +44,14 @@ _WITHOUT = (
 )
 
 
-class MAPOCA(PvpPPO):
+class _OfAnyActions(OnPolicyAlgorithm):
+    """What comes behind MaskablePPO among the bases of `MAPOCA`, and lets numbers pass."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "supported_action_spaces": None})
+
+
+class MAPOCA(PvpPPO, _OfAnyActions):
     """MA-POCA: agents of a team act alone, and learn from what the team reaches, also after their own end.
 
     An environment's row is a team, its reward that of all its agents together, and ``num_timesteps`` counts steps of
@@ -59,6 +67,7 @@ class MAPOCA(PvpPPO):
     """
 
     policy_aliases: ClassVar = {"MAPOCAPolicy": MAPOCAPolicy}
+    plays_numbers: ClassVar = True
     policy: Any  #: A `MAPOCAPolicy`.
     rollout_buffer: Any  #: A `GroupRolloutBuffer`.
     clip_range: Any
@@ -93,8 +102,9 @@ class MAPOCA(PvpPPO):
         """Sets up a buffer for teams in place of SB3's."""
         if not issubclass(self.policy_class, MAPOCAPolicy):
             raise ValueError(f"MAPOCA needs MAPOCAPolicy, not {self.policy_class.__name__}")
+        self.rollout_buffer_class: Any = lambda *_, **__: None
         super()._setup_model()
-        self.rollout_buffer = self._new_buffer()
+        self.rollout_buffer_class, self.rollout_buffer = None, self._new_buffer()
 
     def _new_buffer(self) -> GroupRolloutBuffer:
         slots, actions = self.policy.slots, self.policy.networks.actor.actions

@@ -6,18 +6,18 @@ Axes: ``batch`` rows of a team at one step, ``agents`` K of it, of which some ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, pi, sqrt
+from math import sqrt
 
 import torch as th
 from torch import nn
 from torch.nn import functional as F
 
 from sb3_pvp.policies.agent_slots import AgentActions, per_kind
+from sb3_pvp.policies.numbers import LEAST_PROBABILITY, gaussian_entropy, gaussian_log_prob
 
 NUM_HEADS = 4  #: Of the attention.
 ABSENT = -1e6  #: Score of an absent agent: its attention is exactly 0 beside any other, and no row is divided by 0.
 FORBIDDEN = 1e8  #: Taken off the logit of an entry that is not legal.
-LEAST_PROBABILITY = 1e-7  #: Added before a logarithm or a division.
 GAIN = 0.125  #: T-Fixup's, for attention without a warm-up: weights have the variance ``GAIN / hidden_size``.
 
 
@@ -100,18 +100,6 @@ class AgentActor(nn.Module):
 def categorical_logs(logits: th.Tensor) -> th.Tensor:
     """Returns the logarithms of probabilities plus `LEAST_PROBABILITY`."""
     return th.log(logits.softmax(-1) + LEAST_PROBABILITY)
-
-
-def gaussian_log_prob(means: th.Tensor, log_std: th.Tensor, numbers: th.Tensor) -> th.Tensor:
-    """Returns the logarithms of densities, one per dimension."""
-    std = log_std.exp()
-    squares = (numbers - means) ** 2 / (2 * std**2 + LEAST_PROBABILITY)
-    return -squares - th.log(std + LEAST_PROBABILITY) - 0.5 * log(2 * pi)
-
-
-def gaussian_entropy(log_std: th.Tensor) -> th.Tensor:
-    """Returns the entropy of each dimension."""
-    return log_std + 0.5 * (1 + log(2 * pi))
 
 
 def categorical_entropy(log_probs: th.Tensor) -> th.Tensor:

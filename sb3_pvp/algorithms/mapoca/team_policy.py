@@ -14,7 +14,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
 from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
 from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, sample_by_rules, team_of
+from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, team_of
 from sb3_pvp.policies.features import NormalizedFeatures, checked_observation, flat_masks
 from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
@@ -43,7 +43,7 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
     def __init__(
         self,
         observation_space: spaces.Space,  # type: ignore[type-arg]
-        action_space: spaces.MultiDiscrete,
+        action_space: spaces.MultiDiscrete | spaces.Box,
         lr_schedule: Schedule,
         *,
         contract: str | Contract,
@@ -60,10 +60,10 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
             raise ValueError(
                 f"net_arch of MAPOCAPolicy is a list of equal multiples of 4, such as [128, 128], got {net_arch}"
             )
-        self.hidden_layers = net_arch[0], len(net_arch)
+        self.hidden_layers, self._given_space = (net_arch[0], len(net_arch)), action_space
         super().__init__(
             observation_space,
-            action_space,
+            spaces.MultiDiscrete([*self.contract.head_sizes]),  # sb3-contrib has none for numbers
             lr_schedule,
             net_arch=[],
             features_extractor_class=NormalizedFeatures,
@@ -81,11 +81,12 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         contract, features = self.contract, self.features_extractor
         assert isinstance(features, NormalizedFeatures)
         self.num_features = features.num_frames * contract.num_observations
+        self.action_space = self._given_space
         if contract.action_space != self.action_space or features.num_public != self.num_features:
             raise ValueError(f"the contract {contract.name} does not fit the environment's spaces: pass the game's own")
         self.team_contract = team_of(contract)
         self.slots = AgentSlots(self.team_contract, features.num_frames, kinds_of(self.team_contract, self.shared))
-        actions, kinds = AgentActions(branches=self.slots.branches), self.slots.sizes
+        actions, kinds = AgentActions(self.slots.continuous, self.slots.branches), self.slots.sizes
         self.networks = TeamNetworks(self.slots.width, actions, *self.hidden_layers, kinds)
         self.rules = DependencyRules(contract.head_sizes, contract.dependencies)
         self.optimizer = self.optimizer_class(self.networks.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
@@ -105,7 +106,7 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
     def act(
         self, obs: PyTorchObs, deterministic: bool = False, action_masks: Any = None, uniforms: th.Tensor | None = None
     ) -> tuple[th.Tensor, th.Tensor]:
-        """Returns legal actions of the seat, int ``(batch, heads)``, and their log-probabilities ``(batch,)``.
+        """Returns legal actions of the seat ``(batch, heads)``, and their log-probabilities ``(batch,)``.
 
         Each agent's are by what it sees itself. ``uniforms``, float32 ``(batch, heads)``, are used in place of drawn
         numbers from [0, 1); a negative one selects the most likely entry, as ``deterministic`` does for all heads.
@@ -121,8 +122,8 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
         """Does `act` by what each agent sees, see `team`, flat masks and random numbers."""
         # As many rows at least as make each one's action the same whatever the others are.
         actor, rows = self.networks.actor, filled(seen, LEAST_ROWS_OF_LINEAR)
-        logits = self.slots.flat(actor.output(actor.body(rows)))[: len(seen)]
-        return sample_by_rules(logits, masks, uniforms, self.rules)
+        outputs = actor.output(actor.body(rows))[: len(seen)]
+        return self.slots.decide(outputs, actor.log_std, masks, uniforms, self.rules)
 
     def describe(self) -> tuple[type[TeamDescription], dict[str, Any]]:
         """Returns what `sb3_pvp.policies.files.description.describe` needs to know of it."""
@@ -131,7 +132,8 @@ class MAPOCAPolicy(MaskableActorCriticPolicy):
     def legal(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns which entries masks and rules allow, given actions, bool ``(batch, agents, entries of an agent)``."""
         masks = self._masks(obs, action_masks).contiguous()
-        return self.slots.masks(self.rules.legal(masks, actions, compiled=masks.device.type == "cpu"))
+        choices = self.slots.choices(actions)
+        return self.slots.masks(self.rules.legal(masks, choices, compiled=masks.device.type == "cpu"))
 
     def forward(
         self, obs: PyTorchObs, deterministic: bool = False, action_masks: Any = None

@@ -13,12 +13,12 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch as th
@@ -51,7 +51,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
-from sb3_pvp.policies.files.pickled import training_on
+from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
 from sb3_pvp.policies.networks import check_precision, resolve_precision
@@ -63,6 +63,17 @@ MAX_WIDTH_FOR_ONE_THREAD = 256
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
 
 
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Lets PyTorch compute with so many threads."""
+    before = th.get_num_threads()
+    th.set_num_threads(number)
+    try:
+        yield
+    finally:
+        th.set_num_threads(before)
+
+
 class PvpPPO(MaskablePPO):
     """`sb3_contrib.MaskablePPO` with schedules over rollouts, reward normalisation and exact resume.
 
@@ -70,8 +81,8 @@ class PvpPPO(MaskablePPO):
 
     - ``learning_rate``, ``clip_range``, ``ent_coef``, ``vf_coef``, ``gamma``, ``gae_lambda``, ``n_epochs`` (0: no
       learning), ``batch_size``, ``max_grad_norm``, ``gradient_accumulation_steps`` and ``eps_greedy`` may each be a
-      schedule of `sb3_pvp.common.schedules`, or its config. Schedules are functions of `trained_rollouts`, the number
-      of finished rollouts; the attribute of the same name holds the current value.
+      schedule of `sb3_pvp.common.schedules`, such as ``Function(f)``, or its config. Schedules are functions of
+      `trained_rollouts`, the number of finished rollouts; the attribute of the same name holds the current value.
     - A policy whose ``has_statistics`` is false only collects statistics in a rollout, and does not learn.
     - After `load`, ``learn(..., reset_num_timesteps=False)`` continues exactly as if the run had never stopped, if the
       vectorised environment has ``get_state`` and ``set_state``. A model saved in the middle of a rollout resumes at
@@ -111,6 +122,9 @@ class PvpPPO(MaskablePPO):
     fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
     description: dict[str, Any] | None = None
+    #: Of a model that was loaded without an environment: what prevents training it; see `load`.
+    missing: str | None = None
+    plays_numbers: ClassVar = False  #: Whether heads may be numbers.
     #: Folder where callbacks put their files; set by the program that starts the run, not saved.
     run_folder: str | Path | None = None
 
@@ -129,6 +143,10 @@ class PvpPPO(MaskablePPO):
         **kwargs: Any,
     ) -> None:
         require_all_known(f"argument of {type(self).__name__}", kwargs, arguments_of(type(self)))
+        if isinstance(getattr(env, "action_space", None), spaces.Box) and not self.plays_numbers:
+            raise ValueError(
+                f"{type(self).__name__} only makes choices, but this game asks for numbers: MAPOCA plays it"
+            )
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.eps_greedy: Any = eps_greedy
@@ -160,7 +178,8 @@ class PvpPPO(MaskablePPO):
             elif name not in self.schedules:
                 setattr(self, name, value_at(name, given))
         self._apply_schedules(self.trained_rollouts)
-        super()._setup_model()
+        with _threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
+            super()._setup_model()
         self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
         if self.env is not None and self.env.has_attr("frame_ages"):
@@ -190,12 +209,8 @@ class PvpPPO(MaskablePPO):
         AT_LEAST_0.check(total_timesteps=total_timesteps)
         widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
         is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
-        threads = th.get_num_threads()
-        th.set_num_threads(1 if is_small else threads)
-        try:
+        with _threads(1 if is_small else th.get_num_threads()):
             return super().learn(total_timesteps, *args, **kwargs)
-        finally:
-            th.set_num_threads(threads)
 
     def _setup_learn(
         self,
@@ -393,8 +408,8 @@ class PvpPPO(MaskablePPO):
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if the file is no model, an argument is unknown (SB3 would set an unused attribute), or what
-                training needs of the file cannot be imported.
+            ValueError: if the file is no model, an argument is unknown (SB3 would set an unused attribute), or, with an
+                ``env``, what training needs of the file cannot be imported.
         """
         known, of_sb3 = arguments_of(cls), ("custom_objects", "force_reset", "print_system_info")
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(of_sb3))
@@ -402,9 +417,8 @@ class PvpPPO(MaskablePPO):
         if isinstance(file, Path) and is_fighter(file):
             raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")
         try:
-            kept = nullcontext() if env is not None else resumable.preserved_random_state()
-            with kept, training_on(file, kwargs.get("custom_objects")):
-                model = super().load(file, env, *args, **kwargs)
+            with nullcontext() if env is not None else resumable.preserved_random_state():
+                model: Self = load_to_train(super().load, file, env, *args, **kwargs)
         except AssertionError as error:  # SB3 asserts that the file has data and parameters
             raise ValueError(f"{file} is not a model: {error}") from error
         except ValueError as error:

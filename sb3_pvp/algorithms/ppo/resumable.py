@@ -51,8 +51,11 @@ def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
 def resume(model: Any, env: VecEnv) -> None:
     """Restores the ``training_state`` of a loaded model, if it has one.
 
-    If the environments cannot be restored, warns and continues in new episodes.
+    If the environments cannot be restored, warns and continues in new episodes. Raises `ValueError` for a model that
+    was loaded to play.
     """
+    if getattr(model, "missing", None):
+        raise ValueError(model.missing)
     if model.training_state is None:
         return
     # At the first rollout rather than in load(): only by then have callbacks registered, and the env was reset.

@@ -4,49 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
-from importlib.resources import files
-from typing import Annotated, Any
+from math import inf
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, WebSocket, WebSocketDisconnect
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
 from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.page import standing_figures
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
 from sb3_pvp.arena.page.live import CostlyTicks, LiveFights, LiveOrder
-from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Watcher
+from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Messages
 from sb3_pvp.arena.page.people import FOLDER, PersonStanding
-from sb3_pvp.arena.page.rendering import Pages
-from sb3_pvp.arena.page.standing_figures import (
-    MOST,
-    ChallengePage,
-    Faults,
-    Figures,
-    FreshFigures,
-    MatchLine,
-    MatchPage,
-    PlayerPage,
-)
+from sb3_pvp.arena.page.rendering import Pages, site_file
 from sb3_pvp.arena.page.uploads import MOST_BYTES, owner_of, upload
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import one_line
-from sb3_pvp.matches.replay.page import content_of, player_files
+from sb3_pvp.matches.replay.page import content_of
 from sb3_pvp.matches.replay.recording import TextScenes
 
+#: Seconds for which nobody looks whether there are other figures.
+FRESH = 2.0
 #: Where players are sent to.
 UPLOADS = "/api/players"
-#: Files of the site that are not made.
-STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
-_PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Error(BaseModel):
@@ -55,17 +47,16 @@ class Error(BaseModel):
     error: str
 
 
-class LiveKey(BaseModel):
+class LiveKey(BaseModel, extra="forbid", frozen=True, strict=True):
     """What only whoever began a live fight has."""
 
-    model_config = _PLAIN
     key: str = Field(max_length=80)
 
 
-class LiveWish(LiveKey):
+class LiveWish(LiveKey, frozen=True):
     """What whoever began a live fight wishes."""
 
-    do: str = Field(max_length=20)
+    do: Literal["pause", "play", "step", "speed", "end"]
     value: float | None = None
 
 
@@ -85,26 +76,34 @@ class Admitted(BaseModel):
 class ArenaPage:
     """What all answers are made from."""
 
-    def __init__(self, arena: Arena, live: LiveFights) -> None:
-        self.arena, self.live, self.fresh = arena, live, FreshFigures(arena)
-        self.pages = Pages(arena.challenge.name, _address, lambda name: f"/static/{name}", _replay)
+    def __init__(self, arena: Arena, live: LiveFights, guarded: bool) -> None:
+        self.arena, self.live, self.guarded = arena, live, guarded
+        self.pages = Pages(arena.challenge.name, _address)
         self.admitting = asyncio.Lock()  # one test fight at a time
+        self._lock, self._seen, self.looked_at = threading.Lock(), tuple[Any, ...](), -inf
+        self._figures: standing_figures.Figures | None = None
 
     @property
-    def figures(self) -> Figures:
-        """The figures of now, which may take seconds."""
-        return self.fresh.now()
+    def figures(self) -> standing_figures.Figures:
+        """The figures of `FRESH` seconds ago at most; if something has happened, they take seconds to compute."""
+        with self._lock:
+            if time.monotonic() - self.looked_at > FRESH:
+                seen = len(self.arena.log), *((each.name, each.state) for each in self.arena.players)
+                if seen != self._seen:
+                    self._figures = standing_figures.Figures(self.arena)
+                self._seen, self.looked_at = seen, time.monotonic()
+            assert self._figures is not None
+            return self._figures
 
     def recorded(self, key: str) -> dict[str, Any]:
         """Returns what a page needs to play a fight of the log."""
         try:
-            if key.startswith(f"{FOLDER}/"):
-                return content_of(recording_of(self.arena, self.live.people.fight(key)))
-            if not self.arena.log.known([key]):
+            is_of_person = key.startswith(f"{FOLDER}/")
+            if not is_of_person and not self.arena.log.known([key]):
                 raise KeyError(key)
-            return content_of(recording_of(self.arena, key))
+            return content_of(recording_of(self.arena, self.live.people.fight(key) if is_of_person else key))
         except ValueError as error:
-            raise HTTPException(404, one_line(error)) from error
+            raise PageRefusal(one_line(error), 404) from error
 
 
 def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool = False) -> FastAPI:
@@ -113,10 +112,10 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool =
     Args:
         arena: whose page it is.
         hosts: names under which it may be asked for, without ports; ``["*"]``: all.
-        guarded: limit the rate of requests; tests that ask often do not.
+        guarded: limit what one address may ask for; tests that ask often do not.
         shows: let players fight for whoever looks, without being asked to.
     """
-    page = ArenaPage(arena, LiveFights(arena))
+    page = ArenaPage(arena, LiveFights(arena), guarded)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -136,28 +135,24 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool =
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     many = (1e9, 1e9)
     app.add_middleware(PageGuard, uploads=UPLOADS, **({} if guarded else {"reads": many, "writes": many}))
-    for kind in (KeyError, PageRefusal, RequestValidationError, Exception):
+    for kind in (KeyError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _wrong)
-    app.add_exception_handler(404, _wrong)
-    app.add_exception_handler(HTTPException, _wrong)
     return app
 
 
 async def _wrong(request: Request, error: Exception) -> Response:
     """Says what is wrong, as JSON or as a page."""
-    status, message, headers = getattr(error, "status", 500), str(error), None
+    status, message, headers = 500, "the server failed; its owner finds why in what it printed", None
     if isinstance(error, KeyError):
         status, message = 404, "there is nothing here"
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         status, message = 422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    elif hasattr(error, "status_code"):
-        status, message, headers = error.status_code, str(error.detail), error.headers  # type: ignore[attr-defined]
-    elif status == 500:
-        message = "the server failed; its owner finds why in what it printed"
+    elif isinstance(error, HTTPException):
+        status, message, headers = error.status_code, error.detail, error.headers
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message}, status, headers)
-    return HTMLResponse(request.app.state.page.pages.error(status, message), status, headers)
+    return HTMLResponse(_page_of(request).pages.page("error", status=status, message=message), status, headers)
 
 
 def _page_of(request: Request) -> ArenaPage:
@@ -179,47 +174,32 @@ Page = Annotated[ArenaPage, Depends(_page_of)]
 Owner = Annotated[str, Depends(_owner)]
 
 
-class _Route(APIRoute):
-    """A route whose description names all refusals."""
-
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        codes = (400, 403, 404, 409, 413, 422, 429, 503)
-        settings["responses"] = {code: {"model": Error} for code in codes} | (settings.get("responses") or {})
-        super().__init__(*given, **settings)
-
-
 _html = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-_api = APIRouter(prefix="/api", route_class=_Route)
+_api = APIRouter(prefix="/api", responses={code: {"model": Error} for code in (400, 403, 404, 409, 413, 422, 429, 503)})
 
 
 @_html.get("/")
-def _leaderboard(page: Page) -> str:
-    return page.pages.leaderboard(page.figures)
+@_html.get("/challenge")
+@_html.get("/live")
+@_html.get("/play")
+def _page(page: Page, request: Request) -> str:
+    name = request.url.path.strip("/") or "leaderboard"
+    return page.pages.page(name, figures=page.figures, live=page.live)
 
 
 @_html.get("/players/{name}")
 def _player(page: Page, name: str) -> str:
-    return page.pages.player(page.figures, name)
+    return page.pages.page("player", it=page.figures.player(name))
 
 
 @_html.get("/matches/{key:path}")
 def _match(page: Page, key: str) -> str:
-    return page.pages.match(page.figures, key)
+    return page.pages.page("match", it=page.figures.match(key))
 
 
 @_html.get("/replays/{key:path}")
 def _watch_replay(page: Page, key: str) -> str:
     return page.pages.watch(page.recorded(key))
-
-
-@_html.get("/challenge")
-def _challenge(page: Page) -> str:
-    return page.pages.about(page.figures)
-
-
-@_html.get("/live")
-def _live(page: Page) -> str:
-    return page.pages.live(page.figures, page.live.all())
 
 
 @_html.get("/live/{fight}")
@@ -228,11 +208,6 @@ async def _watch(page: Page, fight: str) -> str:
     # A player's own view may be another one than the game's page draws.
     is_text = found.after is None and isinstance(found.viewer, TextScenes)
     return page.pages.watch(found.content(), is_live=True, script="text.js" if is_text else "watch.js")
-
-
-@_html.get("/play")
-def _play(page: Page) -> str:
-    return page.pages.play(page.figures, page.live.people.ladder())
 
 
 @_api.get("/people")
@@ -254,36 +229,36 @@ def leaderboard(page: Page) -> list[ArenaStanding]:
 
 
 @_api.get("/challenge")
-def challenge(page: Page) -> ChallengePage:
+def challenge(page: Page) -> standing_figures.ChallengePage:
     """The challenge, and how far it is."""
     return page.figures.challenge()
 
 
 @_api.get("/players/{name}")
-def player(page: Page, name: str) -> PlayerPage:
+def player(page: Page, name: str) -> standing_figures.PlayerPage:
     """A player."""
     return page.figures.player(name)
 
 
 @_api.get("/players/{name}/faults", responses={401: {"model": Error}})
-def faults(page: Page, name: str, owner: Owner) -> Faults:
+def faults(page: Page, name: str, owner: Owner) -> standing_figures.Faults:
     """Why a player may not play any more, and why it lost other than by the rules of the game; for its owner."""
     found = page.figures.faults(name)
     if page.figures.entrants[name].owner != owner:
-        raise HTTPException(403, f"{name} is not a player of {owner}")
+        raise PageRefusal(f"{name} is not a player of {owner}", 403)
     return found
 
 
 @_api.get("/matches")
 def matches(
-    page: Page, player: str | None = None, count: Annotated[int, Query(ge=1, le=MOST)] = 100
-) -> list[MatchLine]:
+    page: Page, player: str | None = None, count: Annotated[int, Query(ge=1, le=standing_figures.MOST)] = 100
+) -> list[standing_figures.MatchLine]:
     """The newest matches, of all or of a player."""
     return page.figures.latest(player, count)
 
 
 @_api.get("/matches/{key:path}")
-def match(page: Page, key: str) -> MatchPage:
+def match(page: Page, key: str) -> standing_figures.MatchPage:
     """A match with its fights."""
     return page.figures.match(key)
 
@@ -302,9 +277,10 @@ def live_fights(page: Page) -> list[LiveSummary]:
 
 
 @_api.post("/live", status_code=201)
-async def begin(page: Page, order: LiveOrder) -> LiveBegun:
+async def begin(page: Page, request: Request, order: LiveOrder) -> LiveBegun:
     """Begins a live fight, which never counts in the table."""
-    return _begun(await page.live.begin(order))
+    address = request.client.host if page.guarded and request.client else ""
+    return _begun(await page.live.begin(order, address=address))
 
 
 def _begun(fight: LiveFight) -> LiveBegun:
@@ -320,7 +296,7 @@ async def again(page: Page, fight: str, key: LiveKey) -> LiveBegun:
 def _steered(page: ArenaPage, fight: str, key: str) -> LiveFight:
     found = page.live.find(fight)
     if key != found.key:
-        raise HTTPException(403, "only whoever began this fight can do that")
+        raise PageRefusal("only whoever began this fight can do that", 403)
     return found
 
 
@@ -359,7 +335,7 @@ async def send(page: Page, request: Request, name: str, owner: Owner) -> Admitte
             raise PageRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
     async with page.admitting:
         report = await asyncio.to_thread(upload, page.arena, owner, name, bytes(content))
-    page.fresh.forget()
+    page.looked_at = -inf  # so that it is seen at once
     if report.refusal:
         raise PageRefusal(report.refusal)
     checks = {name: found for name, found in report.checks if name != "file"}  # which says where it lies here
@@ -374,49 +350,34 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
         with found.watching(after, key) as viewer:
             await socket.accept()
             plays = found.person is not None and key == found.key
-            both = [asyncio.create_task(_send(socket, viewer)), asyncio.create_task(_listen(socket, found, plays))]
+            tasks = [asyncio.create_task(each) for each in (_send(socket, viewer), _listen(socket, found, plays))]
             try:
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    each.result()
             finally:
-                for each in both:
+                for each in tasks:
                     each.cancel()
-            is_wrong = plays and both[1].done() and not both[1].cancelled() and both[1].result()
-            await socket.close(*(1008, "no page sends such messages") if is_wrong else ())
+            await socket.close()
     except PageRefusal as error:
-        await socket.close(1008, str(error))
+        await socket.close(1008, error.detail)
     except (WebSocketDisconnect, RuntimeError, OSError):
         return  # it is gone
 
 
-async def _send(socket: WebSocket, viewer: Watcher) -> None:
-    """Sends messages until there are no more, or the viewer does not read them."""
-    with suppress(WebSocketDisconnect, RuntimeError, TimeoutError, OSError):
-        while (message := await viewer.messages.get()) is not None:
-            await asyncio.wait_for(socket.send_text(message), 10)
+async def _send(socket: WebSocket, messages: Messages) -> None:
+    """Sends messages until there are no more; raises if the viewer does not read them."""
+    while (message := await messages.get()) is not None:
+        await asyncio.wait_for(socket.send_text(message), 10)
 
 
-async def _listen(socket: WebSocket, fight: LiveFight, plays: bool) -> bool:
-    """Takes a person's orders; returns when the viewer closes, or true after an order that no page sends."""
-    with suppress(WebSocketDisconnect, RuntimeError):
-        while (message := await socket.receive())["type"] != "websocket.disconnect":
-            if plays and not fight.ordered(message.get("text") or ""):
-                return True
-    return False
-
-
-def site_file(name: str, game: str) -> bytes:
-    """Returns the content of a file of the site; `KeyError` if there is none."""
-    if name in ("watch.css", "watch.js", "text.js"):
-        return player_files(game, name == "text.js")[name != "watch.css"].encode()
-    if name not in STATIC:
-        raise KeyError(name)
-    return (files("sb3_pvp.arena.page") / "static" / name).read_bytes()
+async def _listen(socket: WebSocket, fight: LiveFight, plays: bool) -> None:
+    """Takes a person's orders until the viewer closes; raises `PageRefusal` after one that no page sends."""
+    while (message := await socket.receive())["type"] != "websocket.disconnect":
+        if plays:
+            fight.ordered(message.get("text") or "")
 
 
 def _address(kind: str, about: str = "") -> str:
-    places = {"home": "/", "challenge": "/challenge", "player": "/players/", "match": "/matches/"}
-    return places[kind] + quote(about, safe="/@+")
-
-
-def _replay(key: str) -> str:
-    return f"/replays/{quote(key, safe='/@+')}"
+    folder = {"player": "players/", "match": "matches/", "replay": "replays/", "file": "static/", "home": ""}
+    return f"/{folder.get(kind, kind)}{quote(about, safe='/@+')}"

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
@@ -31,12 +32,11 @@ MOST_REQUEST = 16 << 10
 _MOST_ADDRESSES = 10_000
 
 
-class PageRefusal(ValueError):
+class PageRefusal(HTTPException):
     """A wish that is not fulfilled; ``status`` is that of HTTP."""
 
     def __init__(self, message: str, status: int = 422) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, message)
 
 
 class Buckets:

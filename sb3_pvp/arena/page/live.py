@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from itertools import count, cycle, permutations
-from pathlib import Path
+from dataclasses import asdict, replace
+from itertools import cycle, permutations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import SCRIPT, Challenge
@@ -23,16 +21,14 @@ from sb3_pvp.arena.match_rounds import TICK_LIMIT, files_of
 from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT, LiveFight, LiveSummary, Person
 from sb3_pvp.arena.page.people import People, PersonFight
-from sb3_pvp.arena.playing import File
+from sb3_pvp.arena.playing import PlayerSandbox
 from sb3_pvp.arena.referee import unpacked
+from sb3_pvp.arena.replaying import kind_of
 from sb3_pvp.arena.store import ACTIVE, Entrant
-from sb3_pvp.common.arguments import to_plain
-from sb3_pvp.common.atomic_files import temporary_folder
 from sb3_pvp.common.errors import Refusal, one_line
-from sb3_pvp.common.sandbox.sandbox import Sandbox, SandboxDied, SandboxLimits
-from sb3_pvp.game import controls_of, game_reference
-from sb3_pvp.matches.replay.page import short_labels
-from sb3_pvp.matches.replay.recording import RecordedPlayer, heads_of, viewer_for_page
+from sb3_pvp.common.sandbox.sandbox import SandboxDied
+from sb3_pvp.game import Drill, controls_of
+from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, about_game, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
 from sb3_pvp.players.handicaps import MOST_DELAY
 from sb3_pvp.players.league.match_log import SCORES
@@ -44,16 +40,15 @@ REACH = 12
 KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
 #: Fights at the same time, and those that are kept for late viewers.
+MOST_OWN = 8  #: Fights at the same time that one address has begun.
 MOST_FIGHTS, MOST_KEPT = 32, 60
 #: Fights of people that wait until their costliest ticks are looked for.
 MOST_WAITING = 8
-_PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class PersonOrder(BaseModel):
+class PersonOrder(BaseModel, extra="forbid", frozen=True, strict=True):
     """A person who plays the first seat."""
 
-    model_config = _PLAIN
     name: str = Field("", max_length=40)  #: On the ladder; empty: somebody who is not on it.
     key: str = Field("", max_length=200)  #: What the name is bound to, made by the browser.
     delay: int = Field(0, ge=0, le=MOST_DELAY)  #: Reaction time of the opponent, in ticks.
@@ -63,10 +58,9 @@ class PersonOrder(BaseModel):
     drill: str | None = Field(None, max_length=80)  #: An exercise of the game instead of an opponent.
 
 
-class LiveOrder(BaseModel):
+class LiveOrder(BaseModel, extra="forbid", frozen=True, strict=True):
     """What begins a live fight: two players, or one and a person, or a person alone for a drill."""
 
-    model_config = _PLAIN
     first: str | None = Field(None, max_length=200)
     second: str | None = Field(None, max_length=200)
     build: str | None = Field(None, max_length=80)
@@ -93,70 +87,42 @@ class CostlyTicks(BaseModel):
     ticks: list[CostlyLine] = []
 
 
-@dataclass
-class Series:
-    """Fights of a person against one opponent, until one of them has won more than half of them."""
-
-    order: LiveOrder
-    score: list[float] = field(default_factory=lambda: [0.0, 0.0])
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether nobody needs to fight any more."""
-        return self.order.person is None or max(self.score) > self.order.person.best_of / 2
-
-
 class FightProcess:
     """A sandbox that plays live fights, one tick after another; ``patient``: for long work, which others go before."""
 
     def __init__(self, challenge: Challenge, patient: bool = False) -> None:
-        self._folder = temporary_folder()
-        self._spool = Path(self._folder.name)
-        self._spool.chmod(0o711)  # as for matches: another user reads the files
-        seconds = max(challenge.decision.seconds * 2, 5.0)
-        limits = SandboxLimits(
-            memory_mb=challenge.memory_mb, call_seconds=seconds, silence_seconds=900.0 if patient else 120.0
-        )
-        setup = {"challenge": challenge.model_dump(mode="json"), "folder": os.getcwd(), "nice": 15 if patient else 0}
-        self._sandbox = Sandbox(TARGET, setup, limits, [self._spool])
-        self._lock = asyncio.Lock()
+        seconds, self._lock = max(challenge.decision.seconds * 2, 5.0), asyncio.Lock()
+        silence, nice = (900.0, 15) if patient else (120.0, 0)
+        self.sandbox = PlayerSandbox(TARGET, challenge, seconds, silence, nice=nice)
 
     async def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the answer to a job; raises `SandboxDied`, or `RuntimeError` if the game fails."""
+        """Returns the answer to a job, ``{"fault": seat, "cause": …}`` if there is none."""
         async with self._lock:
-            return await asyncio.to_thread(lambda: next(iter([*self._sandbox.run(job)])))
-
-    def place(self, opponent: str, file: File | None) -> str:
-        """Writes the file of a player, and returns its path, or the name of a script."""
-        if file is None:
-            return opponent
-        path = self._spool / file[0]
-        if not path.is_file():
-            path.write_bytes(file[1])
-            path.chmod(0o644)
-        return str(path)
+            try:
+                return await asyncio.to_thread(lambda: next(iter([*self.sandbox.run(job)])))
+            except SandboxDied as error:
+                return {"fault": error.marked if error.marked in (0, 1) else -1, "cause": error.cause}
+            except RuntimeError as error:
+                return {"fault": -1, "cause": f"the game failed: {one_line(error):.300}"}
 
     async def close(self) -> None:
         """Ends the process and its fights, after the tick that it plays."""
         async with self._lock:
-            await asyncio.to_thread(self._sandbox.close)
-        self._folder.cleanup()
+            await asyncio.to_thread(self.sandbox.close)
 
 
 class LiveFights:
     """All live fights of an arena."""
 
     def __init__(self, arena: Arena) -> None:
-        self._arena, self._numbers = arena, count()
-        self._fights: dict[str, LiveFight] = {}
-        self._tasks, self._waiting = set[asyncio.Task[None]](), 0
-        self._shared, self._looked = FightProcess(arena.challenge), asyncio.Event()
-        self.people, self._thinking = People(arena), asyncio.Lock()
+        self._arena, self.people = arena, People(arena)
+        self._fights, self._tasks = dict[str, LiveFight](), set[asyncio.Task[None]]()
+        self._thoughts = set[asyncio.Task[CostlyTicks]]()
+        self._shared, self._looked, self._thinking = FightProcess(arena.challenge), asyncio.Event(), asyncio.Lock()
 
     async def warm(self) -> None:
         """Starts the process that most fights share, so that the first one begins at once."""
-        with suppress(SandboxDied, RuntimeError):
-            await self._shared.ask({"end": -1})
+        await self._shared.ask({"end": ""})
 
     async def show(self) -> None:
         """Lets players of the arena fight for whoever looks, one pair after another, for ever."""
@@ -181,17 +147,25 @@ class LiveFights:
             raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
         return self._fights[name]
 
-    async def begin(self, order: LiveOrder, series: Series | None = None) -> LiveFight:
-        """Begins a fight, and returns it at its start; raises `PageRefusal`."""
-        if sum(each.state != "over" for each in self._fights.values()) >= MOST_FIGHTS:
+    async def begin(self, order: LiveOrder, score: Sequence[float] = (0.0, 0.0), address: str = "") -> LiveFight:
+        """Begins a fight, and returns it at its start; raises `PageRefusal`.
+
+        Args:
+            order: what fight.
+            score: that of its series.
+            address: of whoever begins it, so that nobody takes all places; empty: that is known to be well.
+        """
+        running = [each for each in self._fights.values() if each.state != "over"]
+        if len(running) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
-        rules, wish = self._arena.challenge, order.person
+        if address and sum(each.address == address for each in running) >= MOST_OWN:
+            raise PageRefusal(f"you have {MOST_OWN} fights on already: end one of them, or let it end", 429)
+        rules, wish, name = self._arena.challenge, order.person, "you"
         if wish is not None and wish.name:
             try:
                 name = await asyncio.to_thread(self.people.claim, wish.name, wish.key)
             except ValueError as error:
                 raise PageRefusal(str(error), 409) from error
-            order = order.model_copy(update={"person": (wish := wish.model_copy(update={"name": name}))})
         viewer = viewer_for_page(rules.played, wish is not None)
         drill = None if wish is None or wish.drill is None else _named(viewer, wish.drill)
         pair = await self._pair(order, drill)
@@ -199,35 +173,29 @@ class LiveFights:
             params = None if order.build is None else with_build(order.build, rules.played, rules.reset_params)
         except Refusal as error:
             raise PageRefusal(str(error)) from error
+        job: dict[str, Any] = {"seed": secrets.randbits(31), "deterministic": rules.deterministic}
+        job |= {"reset_params": params if drill is None else dict(drill.reset_params)}
+        if wish is not None:
+            job |= wish.model_dump(include={"delay", "randomness", "consent", "drill"})
+        person = None if wish is None else self._person(name, wish, drill)
+        fight = LiveFight(self._recording(pair, person, job), viewer, person)
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
-        person = None if wish is None else self._person(wish, drill)
-        fight, number = LiveFight(self._header(pair, person), viewer, person), next(self._numbers)
         players = await asyncio.to_thread(self._players, pair, process)
         if person is not None:
-            players.insert(0, {"name": person.name, "kind": PERSON, "opponent": ""})
-        job = {"begin": number, "players": players, "seed": secrets.randbits(31), "reset_params": params}
-        job["deterministic"] = rules.deterministic
-        if wish is not None:
-            job |= {"delay": wish.delay, "randomness": wish.randomness, "consent": wish.consent}
-        if drill is not None:
-            job |= {"drill": drill.id, "ticks": drill.ticks, "reset_params": dict(drill.reset_params)}
-        fight.header |= {"seed": job["seed"], "reset_params": job["reset_params"]}
-        try:
-            reply = await process.ask(job)
-        except (SandboxDied, RuntimeError) as error:
-            reply = {"cause": _cause(error)}
-        if "moment" not in reply:
-            await self._gone(process, number)
+            players.insert(PERSON_SEAT, {"name": person.name, "kind": PERSON, "opponent": ""})
+        reply = await process.ask({"begin": fight.id, "players": players, "ticks": drill and drill.ticks, **job})
+        if "fault" in reply:
+            await self._gone(fight, process)
             raise PageRefusal(f"the fight cannot begin: {reply['cause']}")
         fight.add(reply)
         fight.state = "paused" if order.paused and person is None else fight.state
-        fight.series = series or Series(order)
+        fight.order, fight.score, fight.address = order, [*score], address
         self._fights[fight.id] = fight
         for old in [name for name, each in self._fights.items() if each.state == "over"][: -MOST_KEPT or None]:
             del self._fights[old]
-        task = asyncio.create_task(self._play(fight, pair, process, number))
+        task = asyncio.create_task(self._play(fight, pair, process))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return fight
@@ -236,7 +204,7 @@ class LiveFights:
         """Begins the next fight of a series, or the first one of another; raises `PageRefusal`."""
         if fight.state != "over" or fight.person is None:
             raise PageRefusal("the fight is not over, or nobody plays in it", 409)
-        return await self.begin(fight.series.order, None if fight.series.is_decided else fight.series)
+        return await self.begin(fight.order, (0.0, 0.0) if fight.is_decided else fight.score, fight.address)
 
     def costly(self, fight: LiveFight) -> CostlyTicks:
         """Returns what is known of the costliest ticks of a person's fight, one of which is looked at at a time.
@@ -246,30 +214,29 @@ class LiveFights:
         if fight.after is None or fight.kept is None:
             raise PageRefusal("there is nothing to say about this fight", 409)
         if fight.thinking is None:
-            if self._waiting >= MOST_WAITING:
+            if len(self._thoughts) >= MOST_WAITING:
                 raise PageRefusal("too many fights are looked at already: try again later", 503)
-            fight.thinking = asyncio.create_task(self._think(fight))
+            fight.thinking = asyncio.create_task(self._think(fight.kept))
+            self._thoughts.add(fight.thinking)
+            fight.thinking.add_done_callback(self._thoughts.discard)
         return fight.thinking.result() if fight.thinking.done() else CostlyTicks(state="waiting")
 
-    async def _think(self, fight: LiveFight) -> CostlyTicks:
+    async def _think(self, kept: dict[str, Any]) -> CostlyTicks:
         """Looks for the costliest ticks, in a process of its own, since that takes long."""
-        assert fight.kept is not None
-        self._waiting += 1
         async with self._thinking:
             process = await asyncio.to_thread(FightProcess, self._arena.challenge, True)
             try:
-                (player,) = await asyncio.to_thread(self._players, fight.kept.pop("pair"), process)
-                found = await process.ask({"costly": player, **fight.kept})
-            except (SandboxDied, RuntimeError, PageRefusal) as error:
-                found = {"cause": str(error) if isinstance(error, PageRefusal) else _cause(error)}
+                (player,) = await asyncio.to_thread(self._players, kept["pair"], process)
+                found = await process.ask({**kept, "pair": None, "costly": player})
+            except PageRefusal as error:
+                found = {"cause": error.detail}
             finally:
-                self._waiting -= 1
                 await process.close()
         if "ticks" not in found:
             return CostlyTicks(state="none", cause=found["cause"])
-        return CostlyTicks(state="done", ticks=[_said(each, fight) for each in found["ticks"]])
+        return CostlyTicks(state="done", ticks=found["ticks"])
 
-    async def _pair(self, order: LiveOrder, drill: Any) -> list[Entrant]:
+    async def _pair(self, order: LiveOrder, drill: Drill | None) -> list[Entrant]:
         """Returns the players of the arena that fight, one if there is a person; raises `PageRefusal`."""
         if drill is not None:
             return [Entrant(drill.label, SCRIPT, drill.opponent, drill.opponent, drill.opponent, "")]
@@ -280,8 +247,7 @@ class LiveFights:
         if missing := [name for name in names if name not in entrants]:
             raise PageRefusal(f"no player {missing[0]} takes part", 404)
         pair = [entrants[str(name)] for name in names]
-        if len(pair) > 1 and pair[0].opponent == WORLD_BOT:
-            pair.reverse()
+        pair.sort(key=lambda each: each.opponent == WORLD_BOT)  # which only plays the second seat
         if len(pair) > 1 and pair[0].opponent == WORLD_BOT:
             raise PageRefusal("the world's bot needs somebody to fight against")
         return pair
@@ -291,34 +257,28 @@ class LiveFights:
         for fight in self._fights.values():
             if fight.state != "over":
                 fight.steer("end")
-            if fight.thinking is not None:
-                fight.thinking.cancel()
+        for thought in self._thoughts:
+            thought.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._shared.close()
 
-    async def _play(self, fight: LiveFight, pair: list[Entrant], process: FightProcess, number: int) -> None:
+    async def _play(self, fight: LiveFight, pair: list[Entrant], process: FightProcess) -> None:
         try:
-            await fight.run(
-                lambda: process.ask({"think": number}),
-                lambda orders: process.ask({"step": number, "orders": orders}),
-            )
-        except (SandboxDied, RuntimeError) as error:
-            seat = error.marked if isinstance(error, SandboxDied) and error.marked in (0, 1) else -1
-            fight.add({"fault": seat, "cause": _cause(error)})
+            await fight.run(process.ask)
         finally:
-            after = await self._gone(process, number)
+            after = await self._gone(fight, process)
             if fight.person is not None:
                 await self._tell(fight, pair, after)
             fight.finish()
 
     async def _tell(self, fight: LiveFight, pair: list[Entrant], after: dict[str, Any]) -> None:
         """Keeps what a person's fight was like, of which now everything may be seen."""
-        wish, kept = fight.series.order.person, {name: after.pop(name, None) for name in KEPT}
-        share = {"won": 1.0, "lost": 0.0}.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
-        fight.series.score = [fight.series.score[0] + share, fight.series.score[1] + 1 - share]
+        wish, kept = fight.order.person, {name: after.pop(name, None) for name in KEPT}
+        share = SCORES.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
+        fight.score = [fight.score[0] + share, fight.score[1] + 1 - share]
         if wish.drill is None and kept["actions"] is not None:
-            about = {"actions": kept["actions"], "reset_params": fight.header["reset_params"]}
-            fight.kept = {**about, "seed": fight.header["seed"], "pair": pair}
+            fight.kept = {"actions": kept["actions"], "pair": pair}
+            fight.kept |= {name: fight.header.get(name) for name in ("seed", "reset_params")}
         if wish.name and fight.kept is not None:
             try:
                 record = person_fight(fight, kept, self._arena.challenge)
@@ -327,16 +287,14 @@ class LiveFights:
                 after["refusal"] = str(error)
         fight.completed(after)
 
-    async def _gone(self, process: FightProcess, number: int) -> dict[str, Any]:
+    async def _gone(self, fight: LiveFight, process: FightProcess) -> dict[str, Any]:
         """Ends a fight in its process; returns what is said about a person's one."""
-        found: dict[str, Any] = {}
-        with suppress(SandboxDied, RuntimeError):
-            found = await process.ask({"end": number})
+        found = await process.ask({"end": fight.id})
         if process is not self._shared:
             await process.close()
-        return found
+        return {} if "fault" in found else found
 
-    def _person(self, wish: PersonOrder, drill: Any) -> Person:
+    def _person(self, name: str, wish: PersonOrder, drill: Drill | None) -> Person:
         """Returns the person of a fight, with the controls of the game."""
         played = self._arena.challenge.played
         offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
@@ -344,81 +302,48 @@ class LiveFights:
         pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
         pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
         pad["drill"] = None if drill is None else drill.label
-        return Person(wish.name or "you", not getattr(played.viewer, "real_time", False), pad)
+        return Person(name, not getattr(played.viewer, "real_time", False), pad)
 
-    def _header(self, pair: list[Entrant], person: Person | None) -> dict[str, Any]:
-        played, contract = self._arena.challenge.played, self._arena.challenge.played.contract
-        kinds: list[Any] = [
-            "bot" if each.opponent == WORLD_BOT else "script" if each.kind == SCRIPT else "model" for each in pair
-        ]
-        names = [each.name for each in pair]
-        if person is not None:
-            names, kinds = [person.name, *names], ["agent", *kinds]
-        if names[0] == names[1]:
-            names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-        heads, reference = heads_of(contract), game_reference(played)
-        return {
-            "contract": contract.name,
-            "game": None if reference == contract.name else reference,
-            "heads": to_plain(heads),
-            "labels": [short_labels([choice.id for choice in head.choices], head.id) for head in heads],
-            "players": [to_plain(RecordedPlayer(*each)) for each in zip(names, kinds, strict=True)],
-            "outcomes": ["running", "running"],
-            "world": "live",
-        }
+    def _recording(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> Recording:
+        """Returns the recording of a fight before its first moment."""
+        played = self._arena.challenge.played
+        players = [] if person is None else [RecordedPlayer(person.name, "agent")]
+        players += [RecordedPlayer(each.name, kind_of(each)) for each in pair]
+        if players[0].name == players[1].name:
+            players = [replace(each, name=f"{each.name} ({number})") for number, each in enumerate(players, 1)]
+        about = about_game(played, played.contract) | {"world": "live"}
+        about |= {name: start[name] for name in ("seed", "deterministic", "reset_params")}
+        return Recording(players=(players[0], players[1]), outcomes=("running", "running"), moments=(), **about)
 
     def _players(self, pair: list[Entrant], process: FightProcess) -> list[dict[str, str]]:
-        names = {each.name for each in pair if each.source or each.admitted_at}
-        players, lost = files_of(self._arena.store, {each.name: each for each in pair}, names)
+        players, lost = files_of(self._arena.store, {each.name: each for each in pair}, {each.name for each in pair})
         if lost:
             name, cause = next(iter(lost.items()))
             raise PageRefusal(f"{name} cannot fight: {cause}", 409)
-        found = []
-        for each in pair:
-            kind, opponent, file = players.get(each.name, (SCRIPT, each.opponent, None))
-            found.append({"name": each.name, "kind": kind, "opponent": process.place(opponent, file)})
-        return found
-
-
-def _said(tick: Mapping[str, Any], fight: LiveFight) -> CostlyLine:
-    """Returns a `sb3_pvp.matches.costly_ticks.CostlyTick` in the words of the controls."""
-    assert fight.person is not None
-    controls = [each for group in fight.person.pad["groups"] for each in group["controls"]]
-    heads = fight.header["heads"]
-    own, other = (
-        {head["choices"][choice]["id"] for head, choice in zip(heads, tick[name], strict=True)}
-        for name in ("taken", "instead")
-    )
-
-    def only(made: set[str], others: set[str]) -> str:
-        parts = [(each["label"], {each["action"], *each["also"]}) for each in controls]
-        return ", ".join(label for label, ids in parts if ids <= made and not ids <= others) or "nothing"
-
-    return CostlyLine(**{**tick, "taken": only(own, other), "instead": only(other, own)})
+        return process.sandbox.placed(players, [each.name for each in pair])
 
 
 def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> PersonFight:
     """Returns what is kept of a person's fight, from what its process says."""
-    order, contract = fight.series.order, rules.played.contract
+    order, contract = fight.order, rules.played.contract
     weaker = {name: getattr(order.person, name) for name in ("delay", "randomness")}
-    outcome = fight.header["outcomes"][PERSON_SEAT]
+    outcome, params = fight.header["outcomes"][PERSON_SEAT], fight.header.get("reset_params")
     gave_up = next((each["text"] for each in fight.events if each["kind"] == "end" and each["seat"] is not None), None)
     actions = unpacked(b64decode(kept["actions"]), contract.num_heads)
     seen = dict[str, Any]()
     if kept["observations"] is not None:
-        flat = np.frombuffer(b64decode(kept["observations"]), np.float32)
-        bits = np.frombuffer(b64decode(kept["masks"]), np.uint8).reshape(len(actions), -1)
-        seen["observations"] = flat.reshape(len(actions), *contract.observation_shape)
-        seen["masks"] = np.unpackbits(bits, axis=1, count=contract.num_flat_actions).astype(bool)
+        values = np.frombuffer(b64decode(kept["observations"]), np.float32)
+        seen["observations"] = values.reshape(len(actions), *contract.observation_shape)
+        seen["masks"] = np.frombuffer(b64decode(kept["masks"]), np.bool_).reshape(len(actions), -1)
     return PersonFight(
-        person=order.person.name,
+        person=fight.names[PERSON_SEAT],
         opponent=order.second,
         handicap=", ".join(f"{name} {value:g}" for name, value in weaker.items() if value),
         outcome=outcome if outcome in SCORES else "tied",
         seed=fight.header["seed"],
         build=fight.header["build"],
         ticks=len(actions),
-        reset_params=rules.reset_params if fight.header["reset_params"] is None else fight.header["reset_params"],
+        reset_params=rules.reset_params if params is None else params,
         actions=actions,
         digest=kept["digest"],
         finished_at=time.time(),
@@ -428,13 +353,9 @@ def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> Pe
     )
 
 
-def _named(viewer: Any, drill: str) -> Any:
+def _named(viewer: Any, drill: str) -> Drill:
     """Returns a drill of a game; raises `PageRefusal`."""
-    known = {each.id: each for each in getattr(viewer, "drills", tuple)()}
+    known: dict[str, Drill] = {each.id: each for each in getattr(viewer, "drills", tuple)()}
     if drill not in known:
         raise PageRefusal(f"no drill {drill}: there are {', '.join(known) or 'none in this game'}", 404)
     return known[drill]
-
-
-def _cause(error: SandboxDied | RuntimeError) -> str:
-    return error.cause if isinstance(error, SandboxDied) else f"the game failed: {one_line(error):.300}"

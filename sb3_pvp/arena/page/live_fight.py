@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from sb3_pvp.arena.page.guards import PageRefusal
-from sb3_pvp.matches.replay.page import end_event
+from sb3_pvp.arena.page.guards import Buckets, PageRefusal
+from sb3_pvp.matches.replay.growing import GrowingRecording
+from sb3_pvp.matches.replay.recording import Recording
 
 #: Seconds of a tick at speed 1, and the speeds that may be chosen.
 TICK, SPEEDS = 0.6, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -30,6 +30,8 @@ COUNTDOWN, ABSENT, HESITATION = 3.0, 30.0, 180.0
 PERSON_SEAT, PERSON = 0, "person"
 #: Orders that a person may send in a second on average, and ids in one.
 MOST_ORDERS, MOST_IDS = 20, 64
+#: What is still to be sent to somebody who watches, and ``None`` at the end of that.
+Messages = asyncio.Queue[str | None]
 
 
 class LiveSummary(BaseModel):
@@ -44,11 +46,10 @@ class LiveSummary(BaseModel):
     outcomes: list[str]
 
 
-@dataclass(eq=False)
-class Watcher:
-    """Somebody who watches: what is still to be sent, and ``None`` at the end of that."""
+class PersonWish(BaseModel):
+    """What the page of a person sends: the ids of the sub-actions that are to be played in the next tick."""
 
-    messages: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(MOST_BEHIND))
+    do: list[str] = Field(max_length=MOST_IDS)
 
 
 @dataclass
@@ -59,66 +60,53 @@ class Person:
         waits: whether the game waits for a choice, as board games do, instead of playing a tick without one.
         pad: what the page needs to show the controls.
         orders: the ids of the sub-actions that are to be played in the next tick; the last one of a head counts.
-        is_ready: whether the choice is made, in a game that waits.
+            A game that waits goes on when there are some.
     """
 
     name: str
     waits: bool
     pad: dict[str, Any]
-    orders: tuple[str, ...] = ()
-    is_ready: bool = False
+    orders: list[str] = field(default_factory=list)
     connections: int = 0
     gone_at: float = field(default_factory=time.monotonic)
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_ORDERS))
+    _left: Buckets = field(default_factory=lambda: Buckets(MOST_ORDERS, MOST_ORDERS))
 
-    def ordered(self, text: str) -> bool:
-        """Takes a message of the page, ``{"do": [ids]}``; returns false for one that no page sends."""
-        now = time.monotonic()
-        if len(self._times) == MOST_ORDERS and now - self._times[0] < 1.0:
-            return False
-        self._times.append(now)
+    def ordered(self, text: str) -> None:
+        """Takes a `PersonWish`; raises `PageRefusal` for a message that no page sends."""
         try:
-            wish = orjson.loads(text)
-            ids = [str(each)[:80] for each in wish["do"]] if isinstance(wish["do"], list) else None
-        except (ValueError, KeyError, TypeError):
-            return False
-        if ids is None or len(ids) > MOST_IDS:
-            return False
-        self.orders, self.is_ready = tuple(ids), bool(ids)
-        return True
+            self.orders = PersonWish.model_validate_json(text).do
+        except ValueError as error:
+            raise PageRefusal("no page sends such messages") from error
+        if not self._left.take(""):
+            raise PageRefusal("no page sends so many messages")
 
     def taken(self) -> list[str]:
         """Returns what is to be played, and begins anew."""
-        orders, self.orders, self.is_ready = self.orders, (), False
-        return list(orders)
+        orders, self.orders = self.orders, []
+        return orders
 
 
-class LiveFight:
-    """A fight that is on.
+class LiveFight(GrowingRecording):
+    """A fight that is on; of a person's one the recording is what that person sees, until it is over.
 
     Attributes:
         id: in its address.
-        viewer: what reads its scenes.
         key: of whoever has begun it: it allows to pause, and to play.
-        header: the recording without its moments.
-        moments: the start, and each tick so far; of a person's fight as that person sees it, until it is over.
-        events: what has happened, see `sb3_pvp.game.Viewer.events`.
         state: ``running``, ``paused`` or ``over``.
         due: when the next tick is played, in seconds of `time.monotonic`.
         after: of a person's fight that is over, what is said about it.
     """
 
-    def __init__(self, header: dict[str, Any], viewer: Any, person: Person | None = None) -> None:
-        self.id, self.key, self.header = secrets.token_hex(5), secrets.token_urlsafe(18), header
-        self.person, self.viewer = person, viewer
-        self.moments: list[dict[str, Any]] = []
-        self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
-        self.events: list[dict[str, Any]] = []
-        self.viewers: set[Watcher] = set()
+    def __init__(self, recording: Recording, viewer: Any, person: Person | None = None) -> None:
+        super().__init__(recording, viewer)
+        self.id, self.key, self.person = secrets.token_hex(5), secrets.token_urlsafe(18), person
+        self.viewers: set[Messages] = set()
         self.state, self.speed = "running", 1.0
         self.due = time.monotonic() + (COUNTDOWN if person else 0.0)
         self.after: dict[str, Any] | None = None
-        self.series: Any = None  #: What the fight is a part of, if a person plays.
+        self.order: Any = None  #: How it was begun.
+        self.address = ""  #: By whom.
+        self.score = [0.0, 0.0]  #: Of a person and the opponent, in the fights of a series.
         self.kept: dict[str, Any] | None = None  #: What is needed to look for the person's costliest ticks.
         self.thinking: asyncio.Task[Any] | None = None  #: That looks for them.
         self._wake = asyncio.Event()
@@ -128,35 +116,40 @@ class LiveFight:
         """Returns what the list of live fights shows."""
         return LiveSummary(
             id=self.id,
-            players=[each["name"] for each in self.header["players"]],
+            players=self.names,
             state=self.state,
-            tick=len(self.moments) - 1,
+            tick=self.tick,
             viewers=len(self.viewers),
             speed=self.speed,
             outcomes=self.header["outcomes"],
         )
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nobody needs to fight any more in the series of a person."""
+        return self.person is None or max(self.score) > self.person.pad["best_of"] / 2
 
     def told(self, message: Mapping[str, Any]) -> None:
         """Sends a message to everybody; who is too far behind is let go, and comes back with all of it."""
         text = orjson.dumps(message).decode()
         for viewer in [*self.viewers]:
             try:
-                viewer.messages.put_nowait(text)
+                viewer.put_nowait(text)
             except asyncio.QueueFull:
                 self.leave(viewer)
 
     @contextmanager
-    def watching(self, after: int, key: str = "") -> Iterator[Watcher]:
+    def watching(self, after: int, key: str = "") -> Iterator[Messages]:
         """Lets somebody watch who has seen the moments up to number ``after``; with the key it is the person."""
         if len(self.viewers) >= MOST_VIEWERS:
             raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Watcher(), max(after + 1, 0)
+        viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
-        missed = {"moments": self.moments[seen:], "first": seen, "events": self.events, **self._status()}
-        viewer.messages.put_nowait(orjson.dumps(missed).decode())
+        missed = {"moments": self.moments_from(seen), "first": seen, "events": self.events, **self._status()}
+        viewer.put_nowait(orjson.dumps(missed).decode())
         if self.state == "over":
-            viewer.messages.put_nowait(None)
+            viewer.put_nowait(None)
         if player is not None:
             player.connections += 1
         try:
@@ -166,29 +159,27 @@ class LiveFight:
                 player.connections, player.gone_at = player.connections - 1, time.monotonic()
             self.leave(viewer)
 
-    def leave(self, viewer: Watcher) -> None:
+    def leave(self, viewer: Messages) -> None:
         """Ends the messages of a viewer."""
         self.viewers.discard(viewer)
         self._alone_since = time.monotonic()
         with suppress(asyncio.QueueFull):
-            viewer.messages.put_nowait(None)
+            viewer.put_nowait(None)
 
-    def ordered(self, text: str) -> bool:
-        """Takes what the person's page sends; returns whether it makes sense."""
+    def ordered(self, text: str) -> None:
+        """Takes what the person's page sends, see `Person.ordered`."""
         assert self.person is not None
-        if not self.person.ordered(text):
-            return False
+        self.person.ordered(text)
         self._wake.set()
-        return True
 
-    def content(self) -> dict[str, Any]:
-        """Returns what a page needs to show it, see `sb3_pvp.matches.replay.page.content_of`."""
+    def content(self, hidden: Collection[str] = ()) -> dict[str, Any]:
+        """Returns what a page needs to show it."""
         # Who knows the seed of a fight that is on could compute all that chance will bring.
-        hidden = ("labels",) if self.person is None or self.after is not None else ("labels", "seed")
-        header = {name: value for name, value in self.header.items() if name not in hidden}
-        about = {"events": self.events, "labels": self.header["labels"], "live": self.summary().model_dump()}
+        if self.person is not None and self.after is None:
+            hidden = (*hidden, "seed")
         person = None if self.person is None else {"waits": self.person.waits, **self.person.pad}
-        return {"recording": {**header, "moments": self.moments}, "person": person, "after": self.after, **about}
+        about = {"live": self.summary().model_dump(), "person": person, "after": self.after}
+        return super().content(hidden) | about
 
     def steer(self, wish: str, value: Any = None) -> None:
         """Fulfils a wish: ``pause``, ``play``, ``step``, ``speed`` with a value of `SPEEDS`, or ``end``."""
@@ -202,49 +193,49 @@ class LiveFight:
             self.speed = float(value)
         elif wish == "step":
             self.state, self._steps = "paused", self._steps + 1
-        elif wish == "end" and self.person is not None:
+        elif self.person is not None:
             self.forfeit(PERSON_SEAT, "gives up")
-        elif wish in ("pause", "play", "end"):
-            self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         else:
-            raise PageRefusal("do must be one of pause, play, step, speed, end")
+            self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         self._wake.set()
-        self.told({"moments": [], "first": len(self.moments), **self._status()})
+        self.told({"moments": [], "first": self.tick + 1, **self._status()})
 
-    async def run(self, think: Callable[[], Awaitable[Any]], play: Callable[[list[str]], Awaitable[Any]]) -> None:
-        """Plays the fight to its end, a tick at a time, at its speed.
+    async def run(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+        """Plays the fight to its end, a tick at a time, at its speed, by jobs for `sb3_pvp.arena.page.live_worker`.
 
         All that takes long happens before a tick is due: without a person the whole tick, which is then only told;
-        with one, ``think``, in which the other player decides.
+        with one, the other player decides.
         """
+        step = {"step": self.id, "orders": []}
         while self.state != "over":
-            ready = await play([]) if self.person is None else await think()
+            ready = await ask(step if self.person is None else {"think": self.id})
             await self._until_due()
             if self.state == "over":
                 break
-            reply = ready if self.person is None else await play(self.person.taken())
+            if self.person is not None and "fault" not in ready:
+                ready = await ask({**step, "orders": self.person.taken()})
             self.due = max(self.due, time.monotonic() - TICK) + TICK / self.speed  # who was late does not hurry long
-            self.add(reply)
+            self.add(ready)
 
     def finish(self) -> None:
         """Tells everybody that it is over."""
         self.state = "over"
-        self.told({"moments": [], "first": len(self.moments), "events": self.events[-1:], **self._status()})
+        self.told({"moments": [], "first": self.tick + 1, "events": self.events[-1:], **self._status()})
         for viewer in [*self.viewers]:
             self.leave(viewer)
+        self.put_away()
 
     def completed(self, after: dict[str, Any]) -> None:
         """Keeps all of a person's fight that is over, for everybody to see."""
         end = [each for each in self.events if each["kind"] == "end"]
         self.moments = after.pop("moments", self.moments)
         self.events = [each for each in after.pop("events", self.events) if each["kind"] != "end"] + end
-        self.after = {"score": [*self.series.score], "is_decided": self.series.is_decided, **after}
+        self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
     def forfeit(self, seat: int, why: str) -> None:
         """Ends the fight, which a seat has lost; -1: neither of them."""
-        self.header["outcomes"] = ["lost", "won"] if seat == 0 else ["won", "lost"] if seat == 1 else ["tied", "tied"]
+        super().forfeit(seat, why)
         self.state = "over"
-        self.events.append({"tick": len(self.moments) - 1, "kind": "end", "seat": max(seat, 0), "text": why})
 
     def add(self, reply: Mapping[str, Any]) -> None:
         """Adds a moment, and tells everybody."""
@@ -253,25 +244,10 @@ class LiveFight:
             return
         if self.moments and self.person is None:
             self.moments[-1]["outlooks"] = reply["outlooks"]
-        self.header["build"] = reply["build"]
-        self.moments.append(reply["moment"])
-        if "outcomes" in reply:
-            self.header["outcomes"], self.state = reply["outcomes"], "over"
-        now = len(self.moments) - 1
-        new = self._events(reply["moment"]["scene"], now)
-        self.events += new
-        about = {"moments": [reply["moment"]], "first": now, "before": reply["outlooks"]}
-        self.told({**about, "events": new, **self._status()})
-
-    def _events(self, scene: Any, now: int) -> list[dict[str, Any]]:
-        """Returns what has happened in this tick, which follows from its scene and the one before, and the end."""
-        self._scenes.append(self.viewer.read_scene(scene))
-        last = len(self._scenes) - 1
-        found = [{**each, "tick": now} for each in self.viewer.events([*self._scenes]) if each["tick"] == last]
-        if self.state == "over" and (not found or found[-1]["kind"] != "end"):
-            names: Sequence[str] = [each["name"] for each in self.header["players"]]
-            found.append(end_event(names, self.header["outcomes"], now))
-        return found
+        self.header["build"], moment = reply["build"], reply["moment"]
+        self.state = "over" if "outcomes" in reply else self.state
+        about = {"first": self.tick + 1, "moments": [moment], "before": reply["outlooks"]}
+        self.told({**about, "events": self.grow(moment, reply.get("outcomes")), **self._status()})
 
     def _status(self) -> dict[str, Any]:
         wait = {} if self.state == "over" else {"wait": round(max(self.due - time.monotonic(), 0.0), 4)}
@@ -285,7 +261,7 @@ class LiveFight:
             if self._steps:
                 self._steps, self.due = self._steps - 1, now
                 return
-            is_waiting = person is not None and person.waits and not person.is_ready and self._has_choice()
+            is_waiting = person is not None and person.waits and not person.orders and self._has_choice()
             if self.state == "running" and now >= self.due and not is_waiting:
                 return
             self._wake.clear()

@@ -5,81 +5,38 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sb3_pvp.arena import worker
-from sb3_pvp.arena.challenge import FIGHTER, SAFE_KINDS, SCRIPT, ZIP
+from sb3_pvp.arena.challenge import FIGHTER, SAFE_KINDS, ZIP
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
 from sb3_pvp.arena.referee import Digests, packed, unpacked
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.errors import one_line
-from sb3_pvp.game import as_other_sees, controls_of, live_scene, pressed_actions, seen_scene, viewer_for_players
-from sb3_pvp.game.contract import Contract
+from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.game import as_other_sees, live_scene
 from sb3_pvp.matches.replay.record import RecordedFighter, RunningFight
-from sb3_pvp.matches.replay.recording import Moment, RecordedPlayer, TextScenes, viewer_for_page, viewer_of
+from sb3_pvp.matches.replay.recording import RecordedPlayer, TextScenes, viewer_for_page, viewer_of
 from sb3_pvp.players.handicaps import Handicapped
 from sb3_pvp.players.opponents import OpponentChoice
-from sb3_pvp.policies.acting import Decision
-
-
-class PersonActions:
-    """Plays what a person has ordered, as far as it is allowed."""
-
-    def __init__(self, contract: Contract, viewer: Any) -> None:
-        self._contract, self._viewer = contract, viewer
-        self._controls = {each.action: each for group in controls_of(viewer, contract) for each in group.controls}
-        self.orders: list[str] = []  #: Controls by their action, for the next tick; the last one of a head counts.
-        self.played: list[str] = []  #: Those of the last tick that happened.
-        self.scene: Any = None  #: What the person sees.
-        self.masks: list[NDArray[np.bool_]] = []  #: That applied in each tick so far.
-
-    def initial_state(self, seeds: Any) -> NDArray[Any]:
-        """See `sb3_pvp.policies.acting.Opponent`."""
-        return np.zeros((len(seeds), 0))
-
-    def allowed(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Returns a flat mask with what a human may do besides, see `sb3_pvp.game.Viewer`."""
-        free = self._viewer.at_will(self.scene, PERSON_SEAT) if hasattr(self._viewer, "at_will") else ()
-        wider = mask.copy()
-        wider[[self._contract.flat_index(each) for each in free]] = True
-        return wider
-
-    def predict(self, observation: Any, state: Any, start: Any, deterministic: bool, action_masks: Any) -> Decision:
-        """See `sb3_pvp.policies.acting.Opponent`."""
-        self.masks.append(self.allowed(action_masks[0]))
-        pressed = [self._controls[each] for each in self.orders if each in self._controls]
-        idle = self._viewer.idle(self.scene, PERSON_SEAT) if hasattr(self._viewer, "idle") else ()
-        chosen = pressed_actions(self._contract, self.masks[-1], pressed, idle)
-        made = {head.actions[choice].id for head, choice in zip(self._contract.heads, chosen.tolist(), strict=True)}
-        self.played = [each.action for each in pressed if {each.action, *each.also} <= made]
-        self.orders = []
-        return chosen[np.newaxis], state
+from sb3_pvp.players.person import PersonActions
 
 
 @dataclass
 class _Live:
-    """A fight that is on; with a person also all that is told when it is over."""
+    """A fight that is on."""
 
     running: RunningFight
-    fighters: list[RecordedFighter]
     person: PersonActions | None
     digests: Digests
     job: Mapping[str, Any]
-    scenes: list[Any] = field(default_factory=list)
-    joint: list[NDArray[np.int64]] = field(default_factory=list)  #: Actions of both seats by tick.
-
-    @property
-    def is_over(self) -> bool:
-        limit = self.job.get("ticks")
-        return self.running.is_over or (limit is not None and len(self.joint) >= limit)
 
 
-_fights: dict[int, _Live] = {}
+_fights: dict[Any, _Live] = {}
 
 
 def prepare(setup: Mapping[str, Any]) -> None:
@@ -92,24 +49,14 @@ def prepare(setup: Mapping[str, Any]) -> None:
 
 
 def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-    """Does one job; yields the reply to it.
+    """Does one job; yields the reply to it, or ``{"fault": seat, "cause": …}``, after which a fight of players is gone.
 
-    * ``{"begin": id, "players": […], …}`` begins a fight; ``{"step": id, "orders": […]}`` plays a tick: the reply is
-      ``{"moment": …}``, or ``{"fault": seat, "cause": …}``, after which the fight is gone;
+    * ``{"begin": id, "players": […], …}`` begins a fight, and ``{"step": id, "orders": […]}`` plays a tick: the reply
+      is what `_moment` says;
     * ``{"think": id}`` lets the opponent of a person decide on the next tick;
     * ``{"end": id}`` ends a fight, of a person with what `_after` says;
     * ``{"costly": player, …}`` looks for the costliest ticks of a person against this player, which takes long.
     """
-    if "end" in job:
-        live = _fights.pop(job["end"], None)
-        if live is not None:
-            live.running.close()
-        yield _after(live) if live is not None and live.person is not None else {}
-        return
-    if "costly" in job:
-        yield _costly(job)
-        return
-    number = next(job[name] for name in ("begin", "step", "think") if name in job)
     seat = -1
 
     def marked(whose: int) -> None:
@@ -117,49 +64,62 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
         seat = whose if whose >= 0 else seat
         mark(whose)
 
+    if "end" in job:
+        live = _fights.pop(job["end"], None)
+        if live is not None:
+            live.running.close()
+        yield _after(live, live.person) if live is not None and live.person is not None else {}
+        return
     try:
-        if "begin" in job:
-            _begin(number, job, marked)
-        live = _fights[number]
-        if "think" in job:
-            live.running.decide(1 - PERSON_SEAT)
-            yield {}
-            return
-        if "step" in job:
-            _step(live, job["orders"])
-        yield _moment(live)
+        yield _costly(job) if "costly" in job else _played(job, marked)
     except Exception as error:
-        live_or_none = _fights.get(number)
-        if live_or_none is not None and live_or_none.person is None:
+        number = next((job[name] for name in ("begin", "step", "think") if name in job), None)
+        if number in _fights and _fights[number].person is None:
             _fights.pop(number).running.close()
         yield {"fault": seat, "cause": f"{type(error).__name__}: {one_line(error):.300}"}
 
 
-def _begin(number: int, job: Mapping[str, Any], mark: Callable[[int], object]) -> None:
-    settings, fighters = worker.settings, []
-    if job["reset_params"] is not None:
-        settings = replace(settings, reset_params=job["reset_params"])
-    person = None
+def _played(job: Mapping[str, Any], mark: Callable[[int], object]) -> dict[str, Any]:
+    if "begin" in job:
+        live = _fights[job["begin"]] = _begun(job, mark)
+    elif "think" in job:
+        _fights[job["think"]].running.decide(1 - PERSON_SEAT)
+        return {}
+    else:
+        live = _fights[job["step"]]
+        if live.person is not None:
+            live.person.orders = job["orders"]
+        live.digests.add(np.array([0]))
+        live.running.step()
+    return _moment(live)
+
+
+def _begun(job: Mapping[str, Any], mark: Callable[[int], object]) -> _Live:
+    settings, fighters, person = _settings(job), list[RecordedFighter](), None
+    delay, randomness = job.get("delay", 0), job.get("randomness", 0.0)
     for seat, each in enumerate(job["players"]):
+        about = RecordedPlayer(each["name"], "agent")  # its kind matters in files only
         if each["kind"] == PERSON:
-            person = PersonActions(settings.world_contract, settings.game.viewer)
-            fighters.append(RecordedFighter(RecordedPlayer(each["name"], "agent"), person, None))
+            person = PersonActions(settings.world_contract, settings.game.viewer, PERSON_SEAT)
+            fighters.append(RecordedFighter(about, person, None))
             continue
         mark(seat)
         opponent, model = _loaded(each["opponent"], each["kind"])
         acts: Any = None if isinstance(opponent.opponent, str) else opponent.opponent
-        kind: Any = "bot" if acts is None else "script" if each["kind"] == SCRIPT else "model"
-        if acts is not None and (job.get("delay") or job.get("randomness")):
-            acts = Handicapped(acts, settings.world_contract, job.get("delay", 0), job.get("randomness", 0.0))
-        fighters.append(RecordedFighter(RecordedPlayer(each["name"], kind), acts, model))
+        if acts is not None and (delay or randomness):
+            acts = Handicapped(acts, settings.world_contract, delay, randomness)
+        fighters.append(RecordedFighter(about, acts, model))
     mark(-1)
-    running = RunningFight(settings, fighters, job["seed"], job["deterministic"], mark)
-    live = _Live(running, fighters, person, Digests(running.world), job)
-    if person is not None and fighters[1].model is not None:
-        fighters[PERSON_SEAT].model = fighters[1].model  # what it thinks in the person's place, told afterwards
-    _fights[number] = live
+    viewer = viewer_of(settings.game)
+    running = RunningFight(settings, fighters, job["seed"], job["deterministic"], mark, viewer=viewer)
     if person is not None:
-        live.scenes.append(viewer_of(settings.game).scene(running.world, 0, running.names))
+        fighters[PERSON_SEAT].model = fighters[1].model  # what it thinks in the person's place, told afterwards
+    return _Live(running, person, Digests(running.world), job)
+
+
+def _settings(job: Mapping[str, Any]) -> FightSettings:
+    own = {} if job["reset_params"] is None else {"reset_params": job["reset_params"]}
+    return replace(worker.settings, **own)
 
 
 @lru_cache(maxsize=32)
@@ -170,99 +130,65 @@ def _loaded(path: str, kind: str) -> tuple[OpponentChoice, Any]:
     return worker.loaded(path, kind), load(path, safe=kind in SAFE_KINDS) if kind in (FIGHTER, ZIP) else None
 
 
-def _step(live: _Live, orders: list[str]) -> None:
-    if live.person is not None:
-        live.person.orders = orders
-    live.digests.add(np.array([0]))
-    live.running.step()
-    live.joint.append(live.running.joint_actions)
-    if live.person is not None:
-        live.scenes.append(viewer_of(worker.settings.game).scene(live.running.world, 0, live.running.names))
-
-
 def _moment(live: _Live) -> dict[str, Any]:
     """Returns the scene now, the decisions that led to it, and the outlooks that these were made with.
 
     Of a person's fight only what that person may see; see `_after`.
     """
-    running, fighters, contract = live.running, live.fighters, worker.settings.world_contract
-    has_begun = bool(live.joint)
-    told = [fighters[PERSON_SEAT]] if live.person is not None else fighters
-    shown = [replace(each, model=None) if live.person is not None else each for each in told]
-    thoughts = [each.thoughts(contract, last=1) if has_begun else ([None], [None]) for each in shown]
+    running, limit, game = live.running, live.job.get("ticks"), worker.settings.game
+    own = running.fighters if live.person is None else [replace(running.fighters[PERSON_SEAT], model=None)]
+    thoughts = [
+        each.thoughts(worker.settings.world_contract, last=1) if running.actions else ([None], [None]) for each in own
+    ]
     decisions, outlooks = ([each[part][0] for each in thoughts] for part in (0, 1))
-    rewards = [each.rewards[-1] if has_begun and each.rewards else None for each in told]
-    if live.person is not None:
-        decisions, outlooks, rewards = (
-            [*decisions, None],
-            [None, None],
-            [None, None],
-        )  # a reward may tell what is hidden
-    moment: dict[str, Any] = {"decisions": decisions, "rewards": rewards}
     if live.person is None:
-        moment["scene"] = live_scene(viewer_of(worker.settings.game).scene(running.world, 0, running.names))
-    else:
-        moment |= _seen(live, live.person)
+        rewards = [each.rewards[-1] if each.rewards else None for each in own]
+        moment = {"decisions": decisions, "rewards": rewards, "scene": live_scene(running.scenes[-1])}
+    else:  # a reward may tell what is hidden
+        moment = {"decisions": [*decisions, None], "rewards": [None, None]}
+        moment |= live.person.look(running.world, 0, running.names)
+        viewer, outlooks = viewer_for_page(game, True), [None, None]
+        seen = viewer.shown(live.person.scene) if isinstance(viewer, TextScenes) else live.person.scene
+        moment["scene"] = live_scene(seen)
     reply = {"moment": to_plain(moment), "outlooks": to_plain(outlooks), "build": running.build}
-    if live.is_over:
-        reply["outcomes"] = _outcomes(live)
+    if running.is_over or (limit is not None and len(running.actions) >= limit):
+        outcome = running.outcome if running.is_over else "timeout"
+        reply["outcomes"] = [outcome, as_other_sees(outcome)]
     return reply
 
 
-def _seen(live: _Live, person: PersonActions) -> dict[str, Any]:
-    """Returns what a person's page is told: what the player sees, can do, and has done."""
-    game, world, contract = worker.settings.game, live.running.world, worker.settings.world_contract
-    native, shown = viewer_for_players(game.viewer, contract), viewer_for_page(game, True)
-    person.scene = scene = seen_scene(game.viewer, world, 0, live.running.names, PERSON_SEAT)
-    parts = contract.split_mask(person.allowed(world.masks[0, PERSON_SEAT]))
-    return {
-        "scene": live_scene(shown.shown(scene) if isinstance(shown, TextScenes) else scene),
-        "can": ["".join("01"[bit] for bit in part.tolist()) for part in parts],
-        "why": native.why_not(scene, PERSON_SEAT) if hasattr(native, "why_not") else {},
-        "played": person.played,
-    }
-
-
-def _outcomes(live: _Live) -> list[str]:
-    outcome = live.running.outcome if live.running.is_over else "timeout"
-    return [outcome, as_other_sees(outcome)]
-
-
-def _after(live: _Live) -> dict[str, Any]:
+def _after(live: _Live, person: PersonActions) -> dict[str, Any]:
     """Returns what a person's fight was like: all moments, figures, a drill's verdicts, and what the log keeps."""
-    contract, game, ticks = worker.settings.world_contract, worker.settings.game, len(live.joint)
-    viewer, person = viewer_of(game), live.fighters[PERSON_SEAT]
-    columns = zip(*(each.columns(contract, ticks) for each in live.fighters), strict=True) if ticks else ()
-    pairs = (zip(*column, strict=True) for column in columns)
-    moments = [*map(Moment, live.scenes, *pairs)]
-    joint = np.stack(live.joint) if ticks else np.zeros((0, 2, contract.num_heads), np.int64)
+    running, viewer = live.running, viewer_of(worker.settings.game)
+    contract, scenes, ticks = worker.settings.world_contract, running.scenes, len(running.actions)
+    joint = np.stack(running.actions) if ticks else np.zeros((0, 2, contract.num_heads), np.int64)
     after: dict[str, Any] = {
-        "moments": to_plain(moments),
-        "events": to_plain(viewer.events(live.scenes)),
-        "figures": getattr(viewer, "fight_figures", lambda scenes, seat: [])(live.scenes, PERSON_SEAT),
+        "moments": to_plain([*running.moments()]),
+        "events": to_plain(viewer.events(scenes)),
+        "figures": getattr(viewer, "fight_figures", lambda scenes, seat: [])(scenes, PERSON_SEAT),
         "actions": b64encode(packed(joint)).decode(),
         "digest": live.digests.of(0),
     }
     if drill := next((each for each in getattr(viewer, "drills", tuple)() if each.id == live.job.get("drill")), None):
-        after["verdicts"] = to_plain(drill.judge(live.scenes, [*joint[:, PERSON_SEAT]], PERSON_SEAT))
+        after["verdicts"] = to_plain(drill.judge(scenes, [*joint[:, PERSON_SEAT]], PERSON_SEAT))
     if live.job.get("consent") and ticks:
-        after["observations"] = b64encode(person.observations.tobytes()).decode()
-        after["masks"] = b64encode(np.packbits(live.person.masks, axis=1).tobytes()).decode()  # type: ignore[union-attr]
+        seen = {"observations": running.fighters[PERSON_SEAT].observations, "masks": np.stack(person.masks)}
+        after |= {name: b64encode(values.tobytes()).decode() for name, values in seen.items()}
     return after
 
 
 def _costly(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the costliest ticks of a person, see `sb3_pvp.matches.costly_ticks`, or why there are none."""
+    """Returns the costliest ticks of a person in the words of the controls, or why there are none."""
     from sb3_pvp.matches.costly_ticks import costly_ticks
 
-    settings, player = worker.settings, job["costly"]
-    if job["reset_params"] is not None:
-        settings = replace(settings, reset_params=job["reset_params"])
-    fighter = _loaded(player["opponent"], player["kind"])[0].opponent
-    actions = unpacked(b64decode(job["actions"]), settings.world_contract.num_heads)
+    settings = _settings(job)
+    contract, fighter = settings.world_contract, _loaded(job["costly"]["opponent"], job["costly"]["kind"])[0].opponent
+    actions = unpacked(b64decode(job["actions"]), contract.num_heads)
     if isinstance(fighter, str):
         return {"cause": "the world's bot cannot play in your place"}
     try:
-        return {"ticks": [asdict(each) for each in costly_ticks(settings, job["seed"], actions, PERSON_SEAT, fighter)]}
+        found = costly_ticks(settings, job["seed"], actions, PERSON_SEAT, fighter)
     except ValueError as error:
         return {"cause": one_line(error)}
+    words = [dict(zip(("taken", "instead"), each.words(settings.game), strict=True)) for each in found]
+    return {"ticks": [asdict(each) | said for each, said in zip(found, words, strict=True)]}

@@ -21,7 +21,7 @@ MOST_CONNECTIONS, MOST_MESSAGE = 1000, 1024
 def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: bool) -> Iterator[str]:
     """Serves the page in a thread of its own; yields its address. ``port`` 0 is a free one; settings of `make_app`.
 
-    Raises `Refusal` if its packages are missing, or nothing can listen there.
+    Raises `Refusal` if its packages are missing, and `OSError` if nothing can listen there.
     """
     try:
         import uvicorn
@@ -29,10 +29,7 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
         from sb3_pvp.arena.page.app import make_app
     except ModuleNotFoundError as error:
         raise Refusal(f'the page needs {error.name}: pip install "sb3-pvp[arena]", or --no-page') from error
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise Refusal(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
     limits: dict[str, Any] = {"limit_concurrency": MOST_CONNECTIONS, "ws_max_size": MOST_MESSAGE, "ws_max_queue": 4}
     config = uvicorn.Config(

@@ -9,7 +9,6 @@ import secrets
 import shutil
 import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from sb3_pvp.arena.referee import packed
 from sb3_pvp.common.databases import NUMBER, TEXT, connected, writing
 from sb3_pvp.common.errors import require_known, shown
 from sb3_pvp.players.league import MatchRecord, Player
-from sb3_pvp.players.league.glicko import Glicko, after_games, after_rest
+from sb3_pvp.players.league.glicko import GlickoLadder
 from sb3_pvp.players.league.match_log import SCORES, MatchDetails
 from sb3_pvp.policies.files.demonstrations import Demonstration, save_demonstration
 
@@ -119,7 +118,8 @@ class People:
                 raise ValueError(f"{self.folder} is of version {version}: use the sb3_pvp that wrote it")
             _META.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA user_version = {_VERSION}")
-        self._start_again()
+        # With the number of the newest fight that was read, and how many were.
+        self._rated, self._newest, self._known = GlickoLadder(DAY), 0, 0
 
     def claim(self, name: str, key: str) -> str:
         """Binds a name to a key, of which only the hash is kept; returns the name as it was first written.
@@ -199,15 +199,22 @@ class People:
         Args:
             now: Unix time for which deviations are, since they grow while nobody fights; default: this moment.
         """
-        now, found = time.time() if now is None else now, []
-        with self._lock:
-            names = self._rate()
-            for person, counts in self._counts.items():
-                rating, last = self._ratings[person], self._last[person]
-                known = after_rest(rating, max(now - last, 0.0) / DAY)
-                won, tied, lost = (counts[outcome] for outcome in SCORES)
-                strength, results = known[:2], (counts.total(), won, tied, lost)
-                found.append(PersonStanding(names[person], *strength, *results, last))
+        now, found, numbers = time.time() if now is None else now, [], _FIGHTS.c.number
+        with self._lock, self._reading() as connection:
+            connection.exec_driver_sql("BEGIN")  # so that names and fights are of one moment
+            if connection.execute(sa.select(sa.func.count()).where(numbers <= self._newest)).scalar() != self._known:
+                self._rated, self._newest, self._known = GlickoLadder(DAY), 0, 0  # since one is gone
+            query = sa.select(*(_FIGHTS.c[name] for name in _RATED)).where(numbers > self._newest).order_by(numbers)
+            for row in connection.execute(query):
+                self._newest, self._known = row.number, self._known + 1
+                if row.rated:
+                    self._rated.add(row.person, (row.opponent, row.handicap), SCORES[row.outcome], row.finished_at)
+            names = {row.person: row.name for row in connection.execute(sa.select(_PEOPLE))}
+            for person, counts in self._rated.results.items():
+                known, last = self._rated.rating(person, now), self._rated.last[person]
+                won, tied, lost = (counts[score] for score in SCORES.values())
+                strength = known.rating, known.deviation
+                found.append(PersonStanding(names[person], *strength, counts.total(), won, tied, lost, last))
         return sorted(found, key=lambda each: (-each.lower, each.name))
 
     def forget(self, name: str) -> int:
@@ -223,31 +230,6 @@ class People:
             if (folder := self._demonstrations(person)).is_dir():
                 shutil.rmtree(folder)
         return int(gone)
-
-    def _start_again(self) -> None:
-        self._ratings = defaultdict[str | tuple[str, str], Glicko](Glicko)  # of people, and opponents with handicaps
-        self._counts, self._last = defaultdict[str, Counter[str]](Counter), dict[str, float]()
-        self._newest = self._known = 0  # number of the newest fight that was read, and how many were
-
-    def _rate(self) -> dict[str, str]:
-        """Rates the fights since the last time, or all if an older one is gone; returns the names of all people."""
-        numbers, names = _FIGHTS.c.number, sa.select(_PEOPLE.c.person, _PEOPLE.c.name)
-        with self._reading() as connection:
-            connection.exec_driver_sql("BEGIN")  # so that names and fights are of one moment
-            if connection.execute(sa.select(sa.func.count()).where(numbers <= self._newest)).scalar() != self._known:
-                self._start_again()
-            query = sa.select(*(_FIGHTS.c[name] for name in _RATED)).where(numbers > self._newest).order_by(numbers)
-            for row in connection.execute(query):
-                self._newest, self._known = row.number, self._known + 1
-                if row.rated:
-                    own, other = self._ratings[row.person], self._ratings[row.opponent, row.handicap]
-                    days = max(row.finished_at - self._last.get(row.person, row.finished_at), 0.0) / DAY
-                    score, rested = SCORES[row.outcome], after_rest(own, days)
-                    self._ratings[row.person] = after_games(own, [(other, score)], days)
-                    self._ratings[row.opponent, row.handicap] = after_games(other, [(rested, 1 - score)], 0)
-                    self._counts[row.person][row.outcome] += 1
-                    self._last[row.person] = row.finished_at
-            return {each.person: each.name for each in connection.execute(names)}
 
     def _demonstrations(self, person: str) -> Path:
         return self.folder / "demonstrations" / person

@@ -3,149 +3,114 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Set
+from dataclasses import astuple
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
 
-from sb3_pvp.arena.page.live_fight import SPEEDS, LiveSummary
-from sb3_pvp.arena.page.people import PersonStanding
-from sb3_pvp.arena.page.standing_figures import Figures, PlayerPage, Point
-from sb3_pvp.arena.store import ACTIVE
-from sb3_pvp.matches.replay.page import as_element_text, player_body
+from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.page.live_fight import SPEEDS
+from sb3_pvp.arena.page.standing_figures import Figures
+from sb3_pvp.arena.replaying import recording_of
+from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.matches.replay import write_replay_page
+from sb3_pvp.matches.replay.page import as_element_text, player_body, player_files
 from sb3_pvp.players.handicaps import MOST_DELAY
 
-#: Of the leaderboard: what is shown, by which attribute of a row it is sorted, and what it means.
-COLUMNS = (
-    ("Rank", "rank", "The ranks that a player may have, at 95 %"),
-    ("Player", "player", "Its name, and its owner"),
-    ("Rating", "rating", "By the system of the challenge"),
-    ("Strength", "strength", "Bradley-Terry, with half of its 95 % interval"),
-    ("Interval", "", ""),
-    ("Matches", "matches", "All that count"),
-    ("Won · tied · lost", "", ""),
-    ("Fights won", "rate", "Ties count half"),
-    ("Faults", "crash", "Share of the matches that were lost by a fault"),
-    ("Last", "played", "When it last played"),
-)
-#: Newest matches of all on the page of the challenge.
-_LATEST = 50
+#: Files of the site that are not made.
+STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
 
 
 class Pages:
     """Renders the pages of an arena.
 
     Args:
-        name: of the challenge.
-        page: returns the address of a page: of a kind, and of what it is about.
-        file: returns the address of a file of the site.
-        replay: returns the address of the replay of a fight, or ``""`` if there is none.
+        challenge: its name.
+        address: returns the address of a page or a file, by its kind and what it is about; ``""`` if there is none.
         static: leave out what needs a server.
     """
 
-    def __init__(
-        self,
-        name: str,
-        page: Callable[..., str],
-        file: Callable[[str], str],
-        replay: Callable[[str], str],
-        static: bool = False,
-    ) -> None:
+    def __init__(self, challenge: str, address: Callable[..., str], static: bool = False) -> None:
         self._environment = jinja2.Environment(
             loader=jinja2.PackageLoader("sb3_pvp.arena.page"), autoescape=True, undefined=jinja2.StrictUndefined
         )
         filters: dict[str, Callable[..., Any]] = {
-            "points": _points,
+            "points": lambda value: f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}",
             "percent": lambda value: "" if value is None else f"{value:.1%}".replace("%", " %"),
             "milliseconds": lambda value: "unknown" if value is None else f"{1000 * value:.3g} ms",
             "moment": _moment,
-            "points_of": _points_of,
+            "rows": lambda lines: [astuple(line) for line in lines],
         }
         self._environment.filters |= filters
-        shared: dict[str, Any] = {"page": page, "file": file, "replay": replay, "challenge": name, "static": static}
-        self._environment.globals |= shared | {"columns": COLUMNS, "home": page("home")}
+        shared: dict[str, Any] = {"page": address, "challenge": challenge, "static": static}
+        self._environment.globals |= {**shared, "speeds": SPEEDS, "most_delay": MOST_DELAY}
 
-    def leaderboard(self, figures: Figures) -> str:
-        """Returns the first page."""
-        table = figures.table
-        builds = sorted({build for line in table for build in line.builds})
-        return self._of("leaderboard", table=table, about=figures.challenge(), builds=builds)
-
-    def player(self, figures: Figures, name: str) -> str:
-        """Returns the page of a player; `KeyError` if there is none."""
-        found = figures.player(name)
-        days = [(each.day, each.wins, each.ties, each.losses) for each in found.days]
-        return self._of("player", it=found, card=_card(found), days=days)
-
-    def match(self, figures: Figures, key: str) -> str:
-        """Returns the page of a match; `KeyError` if there is none."""
-        return self._of("match", it=figures.match(key))
-
-    def about(self, figures: Figures) -> str:
-        """Returns the page of the challenge."""
-        about = figures.challenge()
-        rules = [(name.replace("_", " "), value) for name, value in about.rules.items() if name != "fingerprint"]
-        return self._of("challenge", about=about, rules=rules, latest=figures.latest(count=_LATEST))
-
-    def live(self, figures: Figures, fights: list[LiveSummary]) -> str:
-        """Returns the page on which live fights are found and begun."""
-        active = [line.player for line in figures.table if figures.entrants[line.player].state == ACTIVE]
-        builds = sorted({build for line in figures.table for build in line.builds})
-        return self._of("live", players=active, fights=fights, builds=builds)
-
-    def play(self, figures: Figures, people: Sequence[PersonStanding]) -> str:
-        """Returns the page on which a person chooses an opponent or a drill, with the ladder of people."""
-        played = figures.arena.challenge.played
-        active = [line for line in figures.table if figures.entrants[line.player].state == ACTIVE]
-        opponents = [(line.player, _points(line.rating) if line.matches else "") for line in active]
-        builds = sorted({build for line in figures.table for build in line.builds})
-        drills: Callable[[], Sequence[Any]] = getattr(played.viewer, "drills", tuple)
-        about = {"opponents": opponents, "builds": builds, "drills": drills(), "delays": MOST_DELAY}
-        return self._of("play", people=people, **about)
+    def page(self, template: str, **values: Any) -> str:
+        """Returns a page from its template and what that shows."""
+        return self._environment.get_template(f"{template}.html").render(values)
 
     def watch(self, content: dict[str, Any], is_live: bool = False, script: str = "watch.js") -> str:
         """Returns the page that plays a recording, or a live fight; ``script`` is that of the scenes."""
         title = " against ".join(each["name"] for each in content["recording"]["players"])
         # Both are made for pages: the one is our own markup, the other JSON that no text can end.
-        body, text = Markup(player_body(title)), Markup(as_element_text(content))
-        return self._of(
-            "watch",
-            title=title,
-            body=body,
-            content=text,
-            live=is_live,
-            speeds=SPEEDS,
-            script=script,
-            person=bool(content.get("person")),
-        )
-
-    def error(self, status: int, message: str) -> str:
-        """Returns a page that says what is wrong."""
-        return self._of("error", status=status, message=message)
-
-    def _of(self, name: str, **values: Any) -> str:
-        return self._environment.get_template(f"{name}.html").render(values)
+        texts = {"body": Markup(player_body(title)), "content": Markup(as_element_text(content))}
+        return self.page("watch", title=title, live=is_live, script=script, person=content.get("person"), **texts)
 
 
-def _card(player: PlayerPage) -> list[tuple[str, Any]]:
-    facts: list[tuple[str, Any]] = [
-        ("Algorithm", player.algorithm),
-        ("Steps of training", player.steps and f"{player.steps:,}"),
-        ("File", player.version),
-        ("Source", player.source),
-        ("Tags", ", ".join(player.tags)),
-        *((name, value) for name, value in player.hyperparameters.items()),
-    ]
-    return [(name, value) for name, value in facts if value not in ("", None)]
+def site_file(name: str, game: str) -> bytes:
+    """Returns the content of a file of the site; `KeyError` if there is none."""
+    if name in ("watch.css", "watch.js", "text.js"):
+        return player_files(game, name == "text.js")[name != "watch.css"].encode()
+    if name not in STATIC:
+        raise KeyError(name)
+    return (files("sb3_pvp.arena.page") / "static" / name).read_bytes()
 
 
-def _points_of(curve: Sequence[Point]) -> list[tuple[str, float]]:
-    return [(each.at, each.value) for each in curve]
+def write_site(arena: Arena, folder: Path, replays: int = 20) -> int:
+    """Writes all pages but the live fights, with replays of so many of the newest matches; replaces what is there.
+
+    Returns how many files there are.
+    """
+    figures, name = Figures(arena), arena.challenge.name
+    newest = {line.key for line in figures.latest(count=replays)}
+    recorded = {each.key for key in newest for each in figures.match(key).fights if each.has_replay}
+    top, below = _pages(name, "", recorded), _pages(name, "../", recorded)
+    texts = {"index.html": top.page("leaderboard", figures=figures)}
+    texts["challenge.html"] = top.page("challenge", figures=figures)
+    for player in figures.entrants:
+        texts[f"players/{_slug(player)}.html"] = below.page("player", it=figures.player(player))
+    for match in figures.matches:
+        texts[f"matches/{_slug(match.key)}.html"] = below.page("match", it=figures.match(match.key))
+    for file in ("site.css", "site.js", "icon.svg"):
+        texts[f"static/{file}"] = site_file(file, arena.challenge.game).decode()
+    for place, text in texts.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / place, text)
+    (folder / "replays").mkdir(exist_ok=True)
+    for key in recorded:
+        write_replay_page(recording_of(arena, key), folder / "replays" / f"{_slug(key)}.html")
+    return len(texts) + len(recorded)
 
 
-def _points(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+def _pages(name: str, root: str, recorded: Set[str]) -> Pages:
+    places = {"home": "index.html", "challenge": "challenge.html", "file": "static/"}
+
+    def address(kind: str, about: str = "") -> str:
+        if kind in places:
+            return root + places[kind] + about
+        folder = {"player": "players", "match": "matches", "replay": "replays"}[kind]
+        return "" if kind == "replay" and about not in recorded else f"{root}{folder}/{quote(_slug(about))}.html"
+
+    return Pages(name, address, static=True)
+
+
+def _slug(key: str) -> str:
+    return key.replace("/", "-")
 
 
 def _moment(moment: float | None) -> Markup:

@@ -16,7 +16,7 @@ from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.store import ACTIVE
 
-#: Bytes of a file, and players of one owner that take part at the same time.
+#: Bytes of a file that are taken from the network, and players of one owner that take part at the same time.
 MOST_BYTES, MOST_PLAYERS = 64 << 20, 20
 _TOKENS = "tokens"
 _OWNER = re.compile(r"\w[\w.-]{0,39}")
@@ -57,12 +57,10 @@ def owner_of(arena: Arena, token: str) -> str | None:
 def upload(arena: Arena, owner: str, name: str, content: bytes) -> AdmissionReport:
     """Admits a file as a player of an owner, as ``sb3-pvp arena add`` does with a file that is not trusted.
 
-    Raises `PageRefusal` if it is too large, is no file that can be played without trust, or the owner has too many.
+    Raises `PageRefusal` if it is no file that can be played without trust, or the owner has too many.
     """
     if not _FILE.fullmatch(name):
         raise PageRefusal("name is the file's: letters, digits and _ . + @ -, then .fighter or .onnx")
-    if len(content) > MOST_BYTES:
-        raise PageRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
     if sum(each.owner == owner for each in arena.store.players(ACTIVE)) >= MOST_PLAYERS:
         raise PageRefusal(f"{owner} has {MOST_PLAYERS} players already: let one go with sb3-pvp arena remove", 409)
     with tempfile.TemporaryDirectory() as folder:

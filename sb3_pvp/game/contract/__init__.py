@@ -8,7 +8,7 @@ from sb3_pvp.game.contract.model import (
     register_contract,
     registered_contracts,
 )
-from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, SubAction
+from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, SubAction, agents_per_seat
 from sb3_pvp.game.contract.rules import DependencyTables
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Observation",
     "SubAction",
     "add_contract_source",
+    "agents_per_seat",
     "load_contract",
     "read_contract",
     "register_contract",

@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import from_plain
 from sb3_pvp.common.errors import loadable, shown, unknown_name
-from sb3_pvp.game.contract.parts import Agent, ContractError, Head, Observation, cells_of, check_shape
+from sb3_pvp.game.contract.parts import (
+    Agent,
+    ContractError,
+    Head,
+    Observation,
+    cells_of,
+    check_shape,
+    with_entry,
+)
 from sb3_pvp.game.contract.rules import Booleans, DependencyTables, check_agents, compile_dependencies
 
 
@@ -43,6 +51,8 @@ class Contract:
     pixels: bool = False
 
     def __post_init__(self) -> None:
+        if any(head.number for head in self.heads):
+            object.__setattr__(self, "heads", tuple(map(with_entry, self.heads)))
         if self.shape and not self.observations:
             object.__setattr__(self, "observations", cells_of(self.shape))
         if self.shape or self.pixels:
@@ -66,6 +76,16 @@ class Contract:
     def num_heads(self) -> int:
         """The number of heads, which is the length of an action."""
         return len(self.heads)
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """The positions of the heads that are numbers, ascending."""
+        return _read_only(np.flatnonzero([head.number for head in self.heads]))
+
+    @property
+    def action_dtype(self) -> type[Any]:
+        """The type of an action's array: if a head is a number, choices stand beside it as whole numbers."""
+        return np.float32 if self.numbers.size else np.int64
 
     @cached_property
     def num_observations(self) -> int:
@@ -164,9 +184,14 @@ class Contract:
         return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
     @property
-    def action_space(self) -> spaces.MultiDiscrete:
-        """A new space of int64 actions ``(num_heads,)``."""
-        return spaces.MultiDiscrete(np.array(self.head_sizes, dtype=np.int64))
+    def action_space(self) -> spaces.MultiDiscrete | spaces.Box:
+        """A new space of actions ``(num_heads,)``: int64, or a float32 box if a head is a number."""
+        sizes = np.array(self.head_sizes, dtype=np.int64)
+        if not self.numbers.size:
+            return spaces.MultiDiscrete(sizes)
+        low, high = np.zeros(self.num_heads, np.float32), (sizes - 1).astype(np.float32)
+        low[self.numbers], high[self.numbers] = -1, 1
+        return spaces.Box(low, high, dtype=np.float32)
 
     def split_mask(self, flat_mask: ArrayLike) -> list[Booleans]:
         """Splits a flat mask ``(..., num_flat_actions)`` into one per head, bool ``(..., size of the head)``."""
@@ -187,8 +212,8 @@ class Contract:
             raise ContractError(f"a choice is out of range: the heads of {self.name} have sizes {self.head_sizes}")
         return self._allowed(mask, choices.astype(np.int64))
 
-    def random_action(self, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Samples an action per mask, int64 ``(..., num_heads)``, each head uniformly from its `conditional_mask`."""
+    def random_action(self, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[Any]:
+        """Samples an action per mask ``(..., num_heads)``, each head uniformly from its `conditional_mask`."""
         mask = self._checked_mask(flat_mask)
         action = np.zeros((*mask.shape[:-1], self.num_heads), dtype=np.int64)
         for head in range(self.num_heads):
@@ -196,6 +221,9 @@ class Contract:
             # Not the product of independent draws: what is allowed in a head depends on the draws before it.
             # -1 for forbidden entries, because `random` may return 0.0 for an allowed one.
             action[..., head] = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=-1)
+        if self.numbers.size:
+            action = action.astype(np.float32)
+            action[..., self.numbers] = rng.uniform(-1, 1, (*mask.shape[:-1], len(self.numbers)))
         return action
 
     @cached_property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Literal
@@ -38,11 +39,14 @@ class SubAction:
 
 @dataclass(frozen=True)
 class Head:
-    """One component of the action: exactly one of ``actions`` is chosen, by its position."""
+    """One component of the action: exactly one of ``actions`` is chosen, by its position; or it is a number."""
 
     id: str
     description: str
-    actions: tuple[SubAction, ...]
+    actions: tuple[SubAction, ...] = ()
+    #: Whether it is a real number from -1 to 1, which the game scales to its own bounds. In masks it has one entry,
+    #: which is always legal: a sub-action that is called like the head, and that a contract adds.
+    number: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,20 @@ class Agent:
     #: Id of the observation of its own that is 0 while it is out of the game; ``None``: it never is.
     active: str | None = None
     seats: tuple[int, ...] = (0, 1)  #: Those on which it is ever in the game.
+
+
+def agents_per_seat(agents: Sequence[Agent]) -> float:
+    """Returns how many agents a team has, on average over the seats that have any; 1 in a game without agents."""
+    seats = [seat for agent in agents for seat in agent.seats]
+    return len(seats) / len({*seats}) if seats else 1.0
+
+
+def with_entry(head: Head) -> Head:
+    """Returns a head that is a number with its entry, any other as it is; `ContractError` for a number with choices."""
+    own = (SubAction(head.id, head.description),)
+    if head.number and head.actions not in ((), own):
+        raise ContractError(f"head {head.id!r} is a number: leave out its choices")
+    return replace(head, actions=own) if head.number else head
 
 
 def cells_of(shape: tuple[int, ...]) -> tuple[Observation, ...]:

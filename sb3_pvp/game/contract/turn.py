@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,30 +33,50 @@ def fight_seeds(seeds: Sequence[int], count: int) -> list[int]:
     return [COUNT.read("a seed", seed) for seed in seeds]
 
 
-def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[np.int64]:
-    """Returns the actions of both seats as a contiguous, writeable int64 array ``(count, 2, heads)``."""
+def joint_actions(actions: ArrayLike, count: int, contract: Contract) -> NDArray[Any]:
+    """Returns the actions of both seats as a contiguous, writeable array ``(count, 2, heads)``."""
     array = np.ascontiguousarray(check_actions(actions, contract, count, 2))
     # Numba compiles another version of a kernel for read-only arrays. That takes long, and two versions, one of them
     # from the cache, have crashed.
     return array if array.flags.writeable else array.copy()
 
 
-def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[np.int64]:
-    """Returns actions as int64 ``(*leading, heads)``; `ValueError` for another shape or dtype, or a wrong choice.
+def check_actions(actions: ArrayLike, contract: Contract, *leading: int) -> NDArray[Any]:
+    """Returns actions ``(*leading, heads)`` of the contract's ``action_dtype``, numbers cut to -1 and 1.
 
-    Masks are not checked: the world decides what a masked choice does.
+    Raises `ValueError` for another shape or dtype, a wrong choice, or NaN. Masks are not checked: the world decides
+    what a masked choice does.
     """
     array, shape = np.asarray(actions), (*leading, contract.num_heads)
     if array.shape != shape:
         raise ValueError(f"actions must have shape {shape} (the last are the heads), got {array.shape}")
+    if contract.numbers.size:
+        return _with_numbers(array, contract)
     if array.dtype.kind not in "iu":
         raise ValueError(f"actions must be integers, got {array.dtype}")
     array = array.astype(np.int64, copy=False)
     if _any_outside(array, _ends(contract.head_sizes, leading)):
-        wrong = tuple(np.argwhere((array < 0) | (array >= np.asarray(contract.head_sizes)))[0])
-        head = contract.heads[wrong[-1]]
-        raise ValueError(f"head {head.id!r} has the actions 0 to {len(head.actions) - 1}, got {array[wrong]}")
+        raise _wrong_choice(array, (array < 0) | (array >= np.asarray(contract.head_sizes)), contract)
     return array
+
+
+def _with_numbers(array: NDArray[Any], contract: Contract) -> NDArray[np.float32]:
+    checked = array.astype(np.float32)
+    checked[..., contract.numbers] = 0
+    wrong = ~((checked >= 0) & (checked < contract.head_sizes) & (checked == np.floor(checked)))
+    if wrong.any():
+        raise _wrong_choice(array, wrong, contract)
+    numbers = array[..., contract.numbers]
+    if np.isnan(numbers).any():
+        raise ValueError(f"the actions of {contract.name} have NaN where numbers from -1 to 1 should be")
+    checked[..., contract.numbers] = numbers.clip(-1, 1)
+    return checked
+
+
+def _wrong_choice(array: NDArray[Any], wrong: Booleans, contract: Contract) -> ValueError:
+    where = tuple(np.argwhere(wrong)[0])
+    head = contract.heads[where[-1]]
+    return ValueError(f"head {head.id!r} has the actions 0 to {len(head.actions) - 1}, got {array[where]}")
 
 
 @lru_cache(8)
@@ -81,6 +102,7 @@ class Turn:
     ) -> None:
         self._contract, self._observation, self._masks, self.chance = contract, observation, masks, chance
         self._chosen = np.zeros((len(observation), contract.num_flat_actions), bool)
+        self._numbers: dict[int, ArrayLike] = {}
 
     def see(self, observation: str) -> NDArray[np.float32]:
         """Returns the values of an observation, float32 ``(N,)``."""
@@ -103,10 +125,18 @@ class Turn:
         size = self._contract.head_sizes[0]
         self._chosen[np.arange(len(self._masks)), random_entries(self._masks[:, :size], self.chance)] = True
 
-    def actions(self) -> NDArray[np.int64]:
-        """Returns the chosen actions, int64 ``(N, num_heads)``; a head without a choice takes entry 0."""
+    def set(self, head: str, numbers: ArrayLike) -> None:
+        """Sets a head that is a number, from -1 to 1, to one for all fights, or to one for each ``(N,)``."""
+        self._numbers[self._contract.head_index(head)] = numbers
+
+    def actions(self) -> NDArray[Any]:
+        """Returns the chosen actions ``(N, num_heads)``; a head without a choice takes entry 0, or the number 0."""
         borders = pairwise(self._contract.head_offsets)
-        return np.stack([self._chosen[:, begin:end].argmax(axis=1) for begin, end in borders], axis=1)
+        chosen = np.stack([self._chosen[:, begin:end].argmax(axis=1) for begin, end in borders], axis=1)
+        decided = chosen.astype(self._contract.action_dtype, copy=False)
+        for head, numbers in self._numbers.items():
+            decided[:, head] = numbers
+        return decided
 
 
 def random_entries(masks: Booleans, chance: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.common.errors import require_known
+from sb3_pvp.common.errors import require_known, shown
 from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
 from sb3_pvp.game.contract import Contract, read_contract
 
@@ -90,6 +90,23 @@ class OsrsGame(Game):
     def check_place(self, where: str) -> None:
         """Raises `ValueError` unless ``where`` is ``"sim"`` or the address of a server."""
         check_world_name(where)
+
+    def start_in_words(self, params: Mapping[str, Any]) -> str:
+        """Says with what fights of these settings start: builds, gear, and what else is not the default."""
+        if self.build_param is None:
+            return super().start_in_words(params)
+        from sb3_pvp.games.osrs.sim.parameters import DEFAULT_BUILD_OPTIONS
+
+        given: Any = self.params.model_validate(params)
+        builds, yes = given.random_build_options or DEFAULT_BUILD_OPTIONS, (True, "true")
+        few = f"the builds {', '.join(builds)}" if len(builds) <= 3 else f"{len(builds)} builds"
+        words = [f"one of {few}" if given.randomize_build in yes else f"the build {given.account_build}"]
+        words += ["random gear"] if given.randomize_gear in yes else []
+        words += ["a random fight type"] if given.randomize_fight_type in yes else []
+        told = {name for name in self.params.model_fields if "random" in name} | {"account_build", "fight_type"}
+        others = given.model_dump(by_alias=True, exclude_defaults=True, exclude=told)
+        words += [f"{name} {shown(value)}" for name, value in others.items()]
+        return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
     def check_sharing(self, where: str) -> None:
         """Warns of a server that is not started by each world itself."""

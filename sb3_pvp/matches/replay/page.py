@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -36,6 +37,23 @@ def replay_page(recording: Recording) -> str:
         script=script,
         data=as_element_text(content_of(recording)),
     )
+
+
+@dataclass(frozen=True)
+class ShownFight:
+    """A fight that a notebook shows as a page inside its own."""
+
+    page: str
+    height: int  #: In pixels.
+
+    def _repr_html_(self) -> str:
+        frame = f'sandbox="allow-scripts" style="border: 0; width: 100%; height: {self.height}px"'
+        return f'<iframe srcdoc="{html.escape(self.page)}" {frame}></iframe>'
+
+
+def show_fight(recording: Recording, height: int = 800) -> ShownFight:
+    """Returns what shows the page of a recording inside a notebook; errors are those of `replay_page`."""
+    return ShownFight(replay_page(recording), height)
 
 
 def player_files(game: str, as_text: bool = False) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game, game_reference
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players import opponents
@@ -63,29 +63,23 @@ def record_fight(
     if game is None and settings.get("contract") is None and isinstance(world, str):
         game = next((game_of(model) for model in models if model is not None), HOME_GAME)
     match = FightSettings(world=world, game=game, **settings)
-    viewer, reference, contract = recording.viewer_of(match.game), game_reference(match.game), match.world_contract
+    viewer, contract = recording.viewer_of(match.game), match.world_contract
     fighters = _make_fighters(players, models, contract, match.game)
-    with closing(RunningFight(match, fighters, seed, deterministic)) as running:
-        scenes = [viewer.scene(running.world, 0, running.names)]
+    with closing(RunningFight(match, fighters, seed, deterministic, viewer=viewer)) as running:
         while not running.is_over:
             running.step()
-            scenes.append(viewer.scene(running.world, 0, running.names))
         build, outcome = running.build, running.outcome
-    columns = zip(*(fighter.columns(contract, len(scenes) - 1) for fighter in fighters), strict=True)
-    pairs = (zip(*column, strict=True) for column in columns)
     return recording.Recording(
-        contract=contract.name,
-        heads=recording.heads_of(contract),
+        **recording.about_game(match.game, contract),
         players=(fighters[0].player, fighters[1].player),
         outcomes=(outcome, as_other_sees(outcome)),
-        moments=tuple(map(recording.Moment, scenes, *pairs)),
+        moments=running.moments(),
         seed=seed,
         deterministic=deterministic,
         world=world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__),
         reset_params=match.reset_params,
         build=build,
         versions={"sb3_pvp": version("sb3-pvp"), "torch": torch.__version__, "python": platform.python_version()},
-        game=None if reference == contract.name else reference,
     )
 
 
@@ -133,6 +127,7 @@ class RunningFight:
         deterministic: whether models take the most likely actions instead of sampling.
         mark: called with the number of the seat whose player is about to act, and with -1 after it.
         taken: actions ``(T, 2, heads)`` that are taken, whatever the fighters decide.
+        viewer: what makes scenes of the fight; without one, none are kept.
     """
 
     def __init__(
@@ -143,9 +138,13 @@ class RunningFight:
         deterministic: bool = False,
         mark: Callable[[int], object] = lambda seat: None,
         taken: NDArray[np.int64] | None = None,
+        viewer: Any = None,
     ) -> None:
-        self._mark, self._taken = mark, taken
+        self._mark, self._taken, self._viewer, self._contract = mark, taken, viewer, settings.world_contract
         self.names = [fighter.player.name for fighter in fighters]
+        self.fighters = fighters
+        self.actions: list[NDArray[np.int64]] = []  #: Of both seats in each tick, ``(2, heads)``; zeros of a bot.
+        self.scenes: list[Any] = []  #: At the start and after each tick.
         self._agents = [fighter for fighter in fighters if fighter.opponent is not None]
         self._seed, self._deterministic = seed, deterministic
         self._decided: dict[int, NDArray[np.int64]] = {}  # by seat, for the next tick
@@ -157,6 +156,7 @@ class RunningFight:
         self._fights.reset(np.arange(len(self._agents)), [seed + row for row in range(len(self._agents))])
         self.world = self._fights.world  #: Its fight 0 is this one.
         self.build: str | None = self._fights.reset_info(0).get("build")
+        self._look()
 
     @property
     def is_over(self) -> bool:
@@ -167,11 +167,6 @@ class RunningFight:
     def outcome(self) -> str:
         """The outcome of the first player, of a fight that is over."""
         return str(self._fights.info(0)["outcome"])
-
-    @property
-    def joint_actions(self) -> NDArray[np.int64]:
-        """A copy of the actions of both seats in the last tick, ``(2, heads)``; zeros of the world's bot."""
-        return np.array(self._fights.actions[0])
 
     def decide(self, seat: int) -> None:
         """Lets the player of a seat decide on the next tick, if it has not; the world's bot decides when it plays."""
@@ -198,6 +193,19 @@ class RunningFight:
         self._fights.step(decided if self._taken is None else self._taken[tick, : len(agents)])
         for seat, agent in enumerate(self._agents):
             agent.rewards.append(float(self._fights.reward[seat]))
+        self.actions.append(np.array(self._fights.actions[0]))
+        self._look()
+
+    def moments(self) -> tuple[recording.Moment, ...]:
+        """Returns all moments so far, with what the players thought; a viewer is needed."""
+        ticks = len(self.scenes) - 1
+        columns = zip(*(each.columns(self._contract, ticks) for each in self.fighters), strict=True) if ticks else ()
+        pairs = (zip(*column, strict=True) for column in columns)
+        return tuple(map(recording.Moment, self.scenes, *pairs))
+
+    def _look(self) -> None:
+        if self._viewer is not None:
+            self.scenes.append(self._viewer.scene(self.world, 0, self.names))
 
     def close(self) -> None:
         """Closes the world."""

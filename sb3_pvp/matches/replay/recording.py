@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sb3_pvp.common.arguments import from_plain, to_plain
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import foreign, loadable
-from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names, viewer_for_players
+from sb3_pvp.game import Game, Outcome, PlainViewer, World, find_game, game_names, game_reference, viewer_for_players
 from sb3_pvp.game.contract import Contract
 
 FORMAT, VERSION = "sb3_pvp fight", 1
@@ -38,6 +38,7 @@ class HeadChoices:
     id: str
     description: str
     choices: tuple[Choice, ...]
+    number: bool = False  #: Whether it is a number, see `sb3_pvp.game.contract.Head`.
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RecordedPlayer:
 class Decision:
     """The action of a player in one tick, by head; ``None`` if unknown."""
 
-    chosen: tuple[int, ...]  #: The position of the sub-action in its head.
+    chosen: tuple[int | float, ...]  #: The position of the sub-action in its head, or the number.
     open: tuple[str, ...] | None = None  #: The mask, with ``"1"`` for each allowed sub-action: ``("110", …)``.
     #: A model's probabilities by sub-action, given its choices in earlier heads; negligible ones are left out.
     probabilities: tuple[Mapping[str, float], ...] | None = None
@@ -148,16 +149,25 @@ def viewer_for_page(game: str | Game, for_player: bool = False) -> Any:
     return viewer_of(game) if not for_player or hasattr(found.viewer, "seen") else TextScenes(found, for_player=True)
 
 
+def about_game(game: Game, contract: Contract) -> dict[str, Any]:
+    """Returns what a recording says of its game: its ``contract``, ``heads`` and ``game``."""
+    reference = game_reference(game)
+    named = None if reference == contract.name else reference
+    return {"contract": contract.name, "heads": heads_of(contract), "game": named}
+
+
 def heads_of(contract: Contract) -> tuple[HeadChoices, ...]:
     """Returns the heads of a contract as a recording stores them."""
     choices = (tuple(Choice(each.id, each.description) for each in head.actions) for head in contract.heads)
-    return tuple(HeadChoices(head.id, head.description, own) for head, own in zip(contract.heads, choices, strict=True))
+    both = zip(contract.heads, choices, strict=True)
+    return tuple(HeadChoices(head.id, head.description, own, head.number) for head, own in both)
 
 
 def decision_of(contract: Contract, chosen: ArrayLike, mask: NDArray[np.bool_], probabilities: Any = None) -> Decision:
-    """Returns a decision from an action, ints ``(heads,)``, and its flat mask, bool ``(num_flat_actions,)``."""
+    """Returns a decision from an action ``(heads,)``, and its flat mask, bool ``(num_flat_actions,)``."""
     opened = ("".join("01"[bit] for bit in part.tolist()) for part in contract.split_mask(mask))
-    return Decision(tuple(np.asarray(chosen).tolist()), tuple(opened), probabilities)
+    both = zip(contract.heads, np.asarray(chosen).tolist(), strict=True)
+    return Decision(tuple(each if head.number else int(each) for head, each in both), tuple(opened), probabilities)
 
 
 def save_fight(recording: Recording, path: str | Path) -> None:
@@ -241,5 +251,6 @@ def _check_decision(decision: Decision, heads: tuple[HeadChoices, ...], place: s
     opened = decision.open or ["1" * len(head.choices) for head in heads]
     for head, chosen, bits in zip(heads, decision.chosen, opened, strict=True):
         size = len(head.choices)
-        if not 0 <= chosen < size or len(bits) != size or set(bits) - {"0", "1"}:
+        is_there = -1 <= chosen <= 1 if head.number else 0 <= chosen < size
+        if not is_there or len(bits) != size or set(bits) - {"0", "1"}:
             raise ValueError(f"{place} chose {chosen} of {head.id}, which has {size} entries, from {bits!r:.60}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
 from math import exp, log, pi, sqrt
 from typing import NamedTuple
 
@@ -46,6 +47,38 @@ def after_games(own: Glicko, games: Sequence[tuple[Glicko, float]], periods: flo
     rested = after_rest(own._replace(volatility=volatility), periods)
     variance = 1 / ((_SCALE / rested.deviation) ** 2 + precision)
     return Glicko(own.rating + _SCALE * variance * surprise, _SCALE * sqrt(variance), volatility)
+
+
+class GlickoLadder:
+    """Ratings of players who are better or worse some day, by their games against opponents that never change.
+
+    Each game is a rating period of both. An opponent is rated by these games alone.
+
+    Args:
+        period: length of a rating period in which a player rests, in the units in which times are given.
+
+    Attributes:
+        results: of each player: how many games had which score.
+        last: of each player: when its last game was.
+    """
+
+    def __init__(self, period: float) -> None:
+        self._period, self._ratings = period, defaultdict[Hashable, Glicko](Glicko)
+        self.results = defaultdict[str, Counter[float]](Counter)
+        self.last = dict[str, float]()
+
+    def add(self, player: str, opponent: Hashable, score: float, at: float) -> None:
+        """Rates a game that was at this time; ``score`` is the player's, from 0 to 1."""
+        own, other = self._ratings["player", player], self._ratings["opponent", opponent]
+        periods = max(at - self.last.get(player, at), 0.0) / self._period
+        self._ratings["player", player] = after_games(own, [(other, score)], periods)
+        self._ratings["opponent", opponent] = after_games(other, [(after_rest(own, periods), 1 - score)], 0)
+        self.results[player][score] += 1
+        self.last[player] = at
+
+    def rating(self, player: str, now: float) -> Glicko:
+        """Returns what is known at this time of a player with games."""
+        return after_rest(self._ratings["player", player], max(now - self.last[player], 0.0) / self._period)
 
 
 def _expected(lead: float) -> float:

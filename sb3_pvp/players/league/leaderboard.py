@@ -70,14 +70,14 @@ def as_csv(standings: Sequence[Standing]) -> str:
 
 def as_markdown(standings: Sequence[Standing]) -> str:
     """Formats a leaderboard as a Markdown table, rounded."""
-    header, *lines = _cells(standings)
+    header, *lines = as_rows(standings)
     rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def as_table(standings: Sequence[Standing]) -> str:
     """Formats a leaderboard as plain text in aligned columns, rounded."""
-    rows = _cells(standings)
+    rows = as_rows(standings)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) + "\n" for row in rows)
 
@@ -86,8 +86,8 @@ def as_table(standings: Sequence[Standing]) -> str:
 FORMATS = {"json": as_json, "csv": as_csv, "markdown": as_markdown, "table": as_table}
 
 
-def _cells(standings: Sequence[Standing]) -> list[list[str]]:
-    """Returns the rounded text of all cells, the header first."""
+def as_rows(standings: Sequence[Standing]) -> list[list[str]]:
+    """Returns the text of all cells, rounded, the header first."""
     rows = [["player", "rating", "95 % interval", "Elo", "OpenSkill", "games", "won", "tied", "lost", "win rate"]]
     for line in standings:
         interval = f"{line.low:.0f} to {line.high:.0f}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 from openskill.models import PlackettLuce
 from pydantic import BaseModel, Field
 
+from sb3_pvp.common.html_tables import html_table
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
 from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
@@ -186,6 +187,16 @@ class Ratings:
     def bradley_terry(self, players: Collection[Player] = ()) -> BradleyTerry:
         """Fits Bradley-Terry ratings to all games; also rates ``players`` without games."""
         return fit_bradley_terry(self.payoff, players, self.elo.anchors)
+
+    def _repr_html_(self) -> str:
+        """Shows all players in a notebook, the strongest first."""
+        rows: list[tuple[object, ...]] = [("player", "rating", "95 % interval", "Elo", "OpenSkill", "games")]
+        fitted = self.bradley_terry().intervals()
+        for player, found in sorted(fitted.items(), key=lambda each: -each[1].rating):
+            interval, elo = f"{found.low:.0f} to {found.high:.0f}", f"{self.elo.rating(player):.0f}"
+            skill = f"{self.open_skill.rating(player).ordinal:.1f}"
+            rows.append((player, f"{found.rating:.0f}", interval, elo, skill, self.payoff.total(player).games))
+        return html_table(rows)
 
     def get_state(self) -> Snapshot:
         """Returns everything computed so far, as values that JSON stores without loss."""

@@ -293,8 +293,17 @@ def _exported(policy: MaskableActorCriticPolicy, module: _ActorModule | _CriticM
     return exported(module, {name: examples[name] for name in module.inputs}, outputs)
 
 
-def exported(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequence[str]) -> bytes:
-    """Returns the graph of a module, which may have `HeadsModule` as its ``heads``, by an example of each input."""
+def exported(
+    module: nn.Module,
+    examples: Mapping[str, th.Tensor],
+    outputs: Sequence[str],
+    opset: int = OPSET,
+    batched: Sequence[str] | None = None,
+) -> bytes:
+    """Returns the graph of a module, which may have `HeadsModule` as its ``heads``, by an example of each input.
+
+    ``batched`` are the outputs with a row for each of the inputs, by default all.
+    """
     try:
         import onnx
     except ImportError as error:
@@ -302,7 +311,7 @@ def exported(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequ
             'graphs need ONNX: pip install "sb3-pvp[onnx]", or leave them out (sb3-pvp export --no-onnx)'
         ) from error
     try:
-        model = _recorded(module, examples, outputs)
+        model = _recorded(module, examples, outputs, opset, batched)
         if isinstance(heads := getattr(module, "heads", None), HeadsModule):
             _with_branches(model, heads)
         onnx.checker.check_model(model, full_check=True)
@@ -315,7 +324,13 @@ def exported(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequ
 
 
 @th.no_grad()
-def _recorded(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Sequence[str]) -> Any:
+def _recorded(
+    module: nn.Module,
+    examples: Mapping[str, th.Tensor],
+    outputs: Sequence[str],
+    opset: int = OPSET,
+    batched: Sequence[str] | None = None,
+) -> Any:
     """Returns the ONNX model of a module, given an example of each input by name."""
     import onnx
 
@@ -328,8 +343,8 @@ def _recorded(module: nn.Module, examples: Mapping[str, th.Tensor], outputs: Seq
             file,  # type: ignore[arg-type]
             input_names=[*examples],
             output_names=[*outputs],
-            dynamic_axes={name: {0: "batch"} for name in (*examples, *outputs)},
-            opset_version=OPSET,
+            dynamic_axes={name: {0: "batch"} for name in (*examples, *(outputs if batched is None else batched))},
+            opset_version=opset,
             dynamo=False,
         )
     return onnx.load_from_string(file.getvalue())

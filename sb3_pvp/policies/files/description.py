@@ -27,7 +27,7 @@ from sb3_pvp.common.errors import first_error, installed, require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, heads_of
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
 from sb3_pvp.policies.planes import ResidualPlanes
 
@@ -157,7 +157,7 @@ class Description(BaseModel):
         return spaces.Dict([(key, part.space()) for key, part in self.observation.items()])
 
     @property
-    def action_space(self) -> spaces.Discrete | spaces.MultiDiscrete:
+    def action_space(self) -> spaces.Discrete | spaces.MultiDiscrete | spaces.Box:
         """A new action space."""
         return spaces.Discrete(self.head_sizes[0]) if self.is_discrete else spaces.MultiDiscrete([*self.head_sizes])
 
@@ -275,6 +275,8 @@ def contract_hash(contract: Contract) -> str:
         parts += [agents, contract.shared_weights]
     if contract.shape:
         parts += [list(contract.shape), contract.pixels]
+    if contract.numbers.size:
+        parts += [contract.numbers.tolist()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -359,6 +361,8 @@ def _head_sizes(space: Space[Any]) -> tuple[int, ...]:
         return (int(space.n),)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
         return tuple(space.nvec.tolist())
+    if isinstance(space, spaces.Box):  # of a policy that describes which heads are numbers itself
+        return heads_of(space)[0]
     raise ValueError(f"the action space {space} is not one of MultiDiscrete or Discrete actions that begin at 0")
 
 

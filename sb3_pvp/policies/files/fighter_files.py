@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -21,8 +23,13 @@ from sb3_pvp.policies.export import ACTOR, CRITIC
 from sb3_pvp.policies.files.description import Description, describe
 from sb3_pvp.policies.files.reading import ABOUT, PREDICTOR, SAFE_WEIGHTS
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
-from sb3_pvp.policies.files.shipped import SUFFIX
+from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX
 from sb3_pvp.policies.files.team_description import TeamDescription
+
+
+def has_onnx() -> bool:
+    """Returns whether ONNX is installed, without which there are no graphs."""
+    return find_spec("onnx") is not None
 
 
 def export_fighter(model: BaseAlgorithm, path: str | Path, onnx: bool = True) -> None:
@@ -86,6 +93,38 @@ def export_graph(model: BaseAlgorithm, path: Path, agent: str | None = None) -> 
     with replacing(path) as partial:
         partial.write_bytes(content)
     return len(content)
+
+
+def export_unity(
+    model: BaseAlgorithm, path: Path, agent: str | None = None, sensors: Sequence[int] | None = None
+) -> int:
+    """Writes the graph with which Unity's ML-Agents lets an agent act; returns its size in bytes.
+
+    Arguments and errors are those of `sb3_pvp.policies.export.unity_graph.unity_graph`.
+    """
+    from sb3_pvp.policies.export.unity_graph import unity_graph
+
+    with replacing(path) as partial:
+        return partial.write_bytes(unity_graph(model.policy, agent, sensors))
+
+
+def export_final(model: BaseAlgorithm, stem: Path) -> list[Path]:
+    """Writes the graphs that act for a model at the end of a run, and returns their files, which begin with ``stem``.
+
+    Agents of a team get graphs for ML-Agents (`export_unity`): one, or where they differ one for each kind, which is
+    named by the first agent of its kind. Other models get that of `export_graph`. Raises `ValueError` as these do.
+    """
+    policy: Any = model.policy
+    if not hasattr(policy, "slots"):
+        path = stem.with_name(f"{stem.name}{GRAPH}")
+        export_graph(model, path)
+        return [path]
+    agents = [agent.id for agent in policy.team_contract.agents]
+    first = [agents[policy.slots.kinds.index(kind)] for kind in range(len(policy.slots.sizes))]
+    files = [stem.with_name(f"{stem.name}{f'-{agent}' if len(first) > 1 else ''}{GRAPH}") for agent in first]
+    for agent, path in zip(first, files, strict=True):
+        export_unity(model, path, agent)
+    return files
 
 
 def _format_of(description: Description) -> int:

@@ -20,7 +20,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, one_line, refusals
 from sb3_pvp.policies.files.description import Description
-from sb3_pvp.policies.files.fighter_files import export_fighter
+from sb3_pvp.policies.files.fighter_files import export_fighter, has_onnx
 from sb3_pvp.policies.files.model_files import load, steps_of
 from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
@@ -78,7 +78,7 @@ def push_fighter(
         if path.suffix == SUFFIX:
             shutil.copyfile(path, fighter)
         else:
-            export_fighter(load(path), fighter)
+            export_fighter(load(path), fighter, has_onnx())
         about = read(fighter).description
         figures = [_read_result(each, about) for each in results]
         with _hub_errors():
@@ -110,9 +110,9 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
         with _hub_errors():
             info = api.model_info(repo_id, revision=revision)
             name = _choose([each.rfilename for each in info.siblings or ()], repo_id, file)
-            path = output or Path(name)
+            path = output or Path(Path(name).name)
             if output is None and path.exists():
-                raise Refusal(f"there is a file {name} here already: to replace it, add -o {name}")
+                raise Refusal(f"there is a file {path} here already: to replace it, add -o {path}")
             if path.suffix != Path(name).suffix:
                 raise Refusal(f"{repo_id} has {name}: the name after -o must end in {Path(name).suffix}")
             # Of the commit that was looked into: the branch may have moved on.
@@ -208,12 +208,15 @@ def _read_result(path: Path, fighter: Description) -> Result:
 
 def _choose(names: Sequence[str], repo_id: str, wanted: str | None) -> str:
     """Returns the fighter among the files of a repository, the one that is ``wanted`` or else the only one."""
-    at_top = [name for name in names if _PLAIN.fullmatch(name) and name not in _OTHER_ZIPS]
-    fitting = [name for name in at_top if name.endswith((SUFFIX, ".zip")) and wanted in (None, name)]
-    found = [name for name in fitting if name.endswith(SUFFIX)] or fitting
-    if len(found) > 1:
+    plain = [each for each in names if all(map(_PLAIN.fullmatch, each.split("/"))) and each not in _OTHER_ZIPS]
+    fitting = [name for name in plain if name.endswith((SUFFIX, ".zip")) and wanted in (None, name)]
+    # Those in folders only if nothing else is there, and never unasked: they may be anything.
+    at_top = [name for name in fitting if "/" not in name] or fitting
+    found = [name for name in at_top if name.endswith(SUFFIX)] or at_top
+    if len(found) > 1 or (found and wanted is None and "/" in found[0]):
         more = f" and {len(found) - _MAX_NAMES:,} more" if len(found) > _MAX_NAMES else ""
-        raise Refusal(f"{repo_id} has several fighters, choose one with --file: {', '.join(found[:_MAX_NAMES])}{more}")
+        what = "several fighters" if len(found) > 1 else "a fighter in a folder"
+        raise Refusal(f"{repo_id} has {what}, choose one with --file: {', '.join(found[:_MAX_NAMES])}{more}")
     if not found:
         what = f"no fighter {wanted}" if wanted else f"no fighter, which is a file *{SUFFIX} or *.zip with a plain name"
         raise Refusal(f"{repo_id} has {what}")

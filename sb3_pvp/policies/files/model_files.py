@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -33,9 +33,18 @@ from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_con
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
-from sb3_pvp.policies.files.pickled import PARTS, objects_to_play
 from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
-from sb3_pvp.policies.files.registry import OTHER_FILES, TRAINING_ONLY, Algorithm, ModelOpponent, algorithm_of
+from sb3_pvp.policies.files.registry import (
+    OTHER_FILES,
+    PARTS,
+    TRAINING_ONLY,
+    Algorithm,
+    MissingParts,
+    ModelOpponent,
+    algorithm_of,
+    objects_to_play,
+    training_on,
+)
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
@@ -218,6 +227,28 @@ def named_game(name: str) -> Game:
     if ":" not in name and name not in game_names():
         raise ValueError(f"the game {name!r} is not installed: pass --game module:object")
     return find_game(name)
+
+
+def load_to_train(
+    load: Callable[..., Any], file: Any, env: Any, device: Any = "auto", custom_objects: Any = None, **others: Any
+) -> Any:
+    """Calls SB3's ``load`` of an algorithm; what it needs of the file only for training must be there with an ``env``.
+
+    Without one the model is to play. Then its attribute ``missing`` says what is not there, as an attempt to train it
+    will. Raises `MissingParts`.
+    """
+    given = custom_objects or {}
+    try:
+        with training_on(file, given):
+            return load(file, env, device, given, **others)
+    except MissingParts as error:
+        if env is not None:
+            raise
+        with importing_here():
+            objects = objects_to_play(data_of(file), INFERENCE_OBJECTS | given)
+            model = load(file, env, device, objects, **others)
+        model.missing = str(error)
+        return model
 
 
 CACHED_MODELS = 64  #: Model files that stay in memory while no fight uses them.

@@ -33,6 +33,7 @@ class _Part(NamedTuple):
     entries: slice
     heads: slice
     sizes: tuple[int, ...]
+    numbers: tuple[bool, ...]  #: Which of its heads are numbers.
     active: int | None  #: The column that is 0 while the agent is out of the game.
 
     @classmethod
@@ -41,7 +42,8 @@ class _Part(NamedTuple):
         active = None if agent.active is None else contract.observation_index(agent.active)
         columns = [each for each in range(*agent.observations) if sees_active or each != active]
         entries, heads = slice(*contract.head_offsets[[*agent.heads]].tolist()), slice(*agent.heads)
-        return cls(columns, entries, heads, contract.head_sizes[heads], active)
+        numbers = tuple(head.number for head in contract.heads[heads])
+        return cls(columns, entries, heads, contract.head_sizes[heads], numbers, active)
 
 
 class _Seat(NamedTuple):
@@ -84,7 +86,7 @@ class OnnxOpponent(ModelOpponent):
             sizes = seat.own[0].sizes
             numbers = np.repeat(np.array([[-1.0], [0.5]], np.float32), len(sizes), axis=1)
             seen = np.zeros((2, self._graph.frames, self._graph.features), np.float32)
-            self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, sizes)
+            self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, seat.own[0])
             self._seats[size] = seat
         self._checked = contract
 
@@ -121,7 +123,7 @@ class OnnxOpponent(ModelOpponent):
                 if (graph.features, graph.entries) == (len(part.columns), sum(part.sizes))
                 and graph.heads in (0, len(part.sizes))
             ]
-            own = [part for part in fitting if part.sizes == fitting[0].sizes]
+            own = [part for part in fitting if part[3:5] == fitting[0][3:5]]
             others = [part for part in parts if part not in own]
             # The others must be able to be out of the game, as those of the other side are in a seat.
             if own and all(part.active is not None for part in others):
@@ -157,26 +159,27 @@ class OnnxOpponent(ModelOpponent):
             np.concatenate([frames[:, :, part.columns] for part in own]),
             np.concatenate([action_masks[:, part.entries] for part in own]),
             np.concatenate([numbers[:, part.heads] for part in own]),
-            own[0].sizes,
+            own[0],
         )
-        actions = np.zeros(numbers.shape, np.int64)
+        actions = np.zeros(numbers.shape, decided.dtype)
         for part, choices in zip(own, np.split(decided, len(own)), strict=True):
             plays = True if part.active is None else frames[:, 0, part.active, None] != 0
             actions[:, part.heads] = np.where(plays, choices, 0)
         return actions, state
 
-    def _decide(self, seen: Frames, masks: Flags, numbers: Frames, sizes: Sequence[int]) -> NDArray[np.int64]:
-        """Returns checked actions, int64 ``(rows, heads)``."""
+    def _decide(self, seen: Frames, masks: Flags, numbers: Frames, part: _Part) -> NDArray[Any]:
+        """Returns checked actions ``(rows, heads)`` of such a part: int64, or float32 with numbers among them."""
+        sizes, is_number = part.sizes, np.array(part.numbers)
         with foreign(f"{self.name} cannot act"):
             actions, reasons = self._graph.decide(seen, masks, numbers, sizes)
-            if np.isnan(reasons).any():
+            if np.isnan(reasons).any() or np.isnan(actions).any():
                 raise ValueError("it computes NaN, so no action can be chosen")
             if actions.shape != numbers.shape:
                 raise ValueError(f"its actions have the shape {actions.shape}, not {numbers.shape}")
-            wrong = ~((actions >= 0) & (actions < sizes) & (actions == np.floor(actions)))
+            wrong = ~((actions >= 0) & (actions < sizes) & (actions == np.floor(actions))) & ~is_number
             if wrong.any():
                 raise ValueError(f"it chose {actions[wrong][0]}, which no head of the sizes {sizes} has")
-            return actions.astype(np.int64)
+            return actions.astype(np.float32 if is_number.any() else np.int64)
 
 
 class OnnxFiles(Algorithm):

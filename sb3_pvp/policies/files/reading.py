@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.common.errors import foreign
+from sb3_pvp.common.errors import command_line, foreign
 from sb3_pvp.policies.export import ACTOR, CRITIC, ELSEWHERE
 from sb3_pvp.policies.files.description import Description, read_description
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
@@ -64,7 +64,7 @@ class ModelFile:
             if self.values.get("description") is None:
                 raise ValueError(
                     "it has no plain description, only pickled parts, which could run any code: "
-                    f"if you trust it, make a file that is safe to read with sb3-pvp export {self.name}"
+                    f"if you trust it, make a file that is safe to read with {command_line('export', self.name)}"
                 )
             plain = self.values["description"]
             is_team = isinstance(plain, dict) and plain.get("policy") == "MAPOCAPolicy"

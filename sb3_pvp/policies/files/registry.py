@@ -5,10 +5,14 @@ What a package of its own needs for its algorithm is on the page ``docs/own-algo
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from math import prod
 from typing import Any
@@ -20,14 +24,13 @@ from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.common.arguments import check_frame_ages
-from sb3_pvp.common.errors import foreign, installed, is_own, missing, unknown_name
+from sb3_pvp.common.errors import foreign, installed, is_own, missing, one_line, unknown_name
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.model import loadable_contracts
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
-from sb3_pvp.policies.features import frames_of, head_sizes_of, part_of
-from sb3_pvp.policies.files.pickled import objects_to_play
-from sb3_pvp.policies.files.reading import ModelFile, read, refuse_nan
+from sb3_pvp.policies.features import frames_of, heads_of, part_of
+from sb3_pvp.policies.files.reading import PICKLED, ModelFile, data_of, read, refuse_nan
 
 ENTRY_POINTS = "sb3_pvp.algorithms"  #: Entry-point group of algorithms.
 DEFAULT = "maskable_ppo"  #: Of models and files that name no algorithm.
@@ -42,13 +45,17 @@ TRAINING_ONLY = (
     "_last_episode_starts",
 )
 
+#: What a policy is made of, in SB3's data: the only pickled parts that a model cannot act without.
+PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
+_OPTIMIZER = ("optimizer_class", "optimizer_kwargs")  #: Of ``policy_kwargs``, for training alone.
+
 
 class ModelOpponent:
     """A frozen model as an opponent; see `Opponent` for `initial_state` and `predict`.
 
     Equal models have the same ``content_hash``; ``frame_ages`` are the ages of the frames that it sees, in ticks;
     ``game`` is that of its training, if known. Raises `ValueError` for other actions than those of
-    `head_sizes_of`, and for other ages than `check_frame_ages` allows, or than it sees frames.
+    `heads_of`, and for other ages than `check_frame_ages` allows, or than it sees frames.
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class ModelOpponent:
     ) -> None:
         seen, actions = spaces_of
         self.content_hash, self.game, self._acting = content_hash, game, acting
-        self.head_sizes: tuple[int, ...] = head_sizes_of(actions)
+        self.head_sizes, self.numbers = heads_of(actions)
         self._shape = part_of(seen).shape or ()
         self.num_frames, self.shape = frames_of(seen)
         # Only `PvpPPO` saves the ages of its frames; other models are assumed to see the newest ones.
@@ -87,7 +94,8 @@ class ModelOpponent:
         own, other = self.shape, contract.observation_shape
         # A vector and an array of as many numbers have them in the same order.
         is_same = own == other or (prod(own) == prod(other) and 1 in (len(own), len(other)))
-        return is_same and self.head_sizes == contract.head_sizes
+        heads = contract.head_sizes, (*contract.numbers.tolist(),)
+        return is_same and (self.head_sizes, self.numbers) == heads
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Implements `Opponent.initial_state`."""
@@ -101,7 +109,8 @@ class ModelOpponent:
         assert self._acting is not None
         seen = np.ascontiguousarray(observation, np.float32).reshape(-1, *self._shape)
         actions, following = self._acting.predict(seen, state, episode_start, deterministic, action_masks)
-        return np.asarray(actions, np.int64).reshape(-1, len(self.head_sizes)), following
+        dtype = np.float32 if self.numbers else np.int64
+        return np.asarray(actions, dtype).reshape(-1, len(self.head_sizes)), following
 
 
 class Algorithm:
@@ -238,3 +247,101 @@ def content_hash(source: ModelFile | BaseAlgorithm) -> str:
     for name in sorted(file.entries):
         digest.update(name.encode() + file.entries[name])
     return digest.hexdigest()
+
+
+class _Missing:
+    """Stands for a class or function that cannot be imported, and for what it would make."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> _Missing:
+        return object.__new__(cls)
+
+    def __setstate__(self, state: Any) -> None: ...
+
+
+class _Unpickler(pickle.Unpickler):
+    """Goes on where a class cannot be imported, with a `_Missing` in its place."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content))
+        self.errors: list[str] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return super().find_class(module, name)
+        except Exception as error:  # the user's module runs, and can raise anything
+            self.errors.append(one_line(error))
+            return _Missing
+
+
+def objects_to_play(values: Mapping[str, Any], replaced: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns ``custom_objects`` for SB3's ``load``: all that is pickled in `ModelFile.values`, and ``replaced``.
+
+    ``None`` stands for what cannot be unpickled, and the default for an optimiser that cannot be imported. Raises
+    `ValueError` if that is one of `PARTS`.
+    """
+    found = dict(replaced)
+    for name, value in _pickled(values).items():
+        if name not in found:
+            found[name], error = _unpickled(value)
+            if error and name in PARTS:
+                raise ValueError(f"its {name} cannot be read here: {error}")
+    return found
+
+
+class MissingParts(ValueError):
+    """Raised when a model cannot be trained on, since something that its file names cannot be imported."""
+
+
+@contextmanager
+def training_on(file: Any, given: Mapping[str, Any]) -> Iterator[None]:
+    """While SB3 loads a model to train on, raises one `MissingParts` that names what cannot be imported.
+
+    SB3 itself would pass on the error of the first module, or go on without the attribute, with no more than a warning.
+    ``file`` is a path or anything else that SB3 loads, ``given`` its ``custom_objects``.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Could not deserialize object")
+        try:
+            yield
+        except (ImportError, UserWarning) as error:
+            missing = _missing_of(file, given) or [one_line(error)]
+            raise MissingParts(
+                f"{file} cannot be trained on here, where this cannot be imported: {'; '.join(missing)}. Make it "
+                "importable, or replace it with custom_objects; to play, nothing of it is needed"
+            ) from error
+
+
+def _missing_of(file: Any, given: Any) -> list[str]:
+    with importing_here():
+        found = {name: _unpickled(each)[1] for name, each in _pickled(data_of(file)).items() if name not in given}
+    return [f"{name} ({error})" for name, error in found.items() if error]
+
+
+def _pickled(values: Mapping[str, Any]) -> dict[str, bytes]:
+    found = {name: each[PICKLED] for name, each in values.items() if isinstance(each, dict) and PICKLED in each}
+    return {name: base64.b64decode(text) for name, text in found.items()}
+
+
+def _unpickled(content: bytes) -> tuple[Any, str]:
+    """Returns an object, and why it is ``None`` or lacks something that is needed to play."""
+    reader = _Unpickler(content)
+    try:
+        value = reader.load()
+    except Exception as error:  # so can what it calls, and what a `_Missing` is used for
+        return None, "; ".join(reader.errors) or one_line(error)
+    if not reader.errors:
+        return value, ""
+    if isinstance(value, dict) and any(_lacks(value.get(name)) for name in _OPTIMIZER):
+        value = {name: each for name, each in value.items() if name not in _OPTIMIZER}
+        if not _lacks(value):
+            return value, ""
+    return None, "; ".join(reader.errors)
+
+
+def _lacks(value: Any) -> bool:
+    """Whether something in a value could not be imported."""
+    if isinstance(value, dict):
+        return any(map(_lacks, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_lacks, value))
+    return value is _Missing or isinstance(value, _Missing)

@@ -128,7 +128,8 @@ def find_model(path: str | Path, folder: str | Path = "") -> Path:
     Relative paths are relative to ``folder``. Raises `FileNotFoundError` if there is no such file.
     """
     given = Path(folder, path)
-    for candidate in (given, given.with_name(f"{given.name}.zip"), shipped_file(path)):
+    zipped = given.with_name(f"{given.name}.zip") if given.name else None  # the working directory and / have none
+    for candidate in (given, zipped, shipped_file(path)):
         if candidate is not None and candidate.is_file():
             return candidate
     why = ", which is a folder" if given.is_dir() else did_you_mean(path, shipped_names())

@@ -23,9 +23,8 @@ from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, head_sizes_of, part_of
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
-from sb3_pvp.policies.files.pickled import objects_to_play
 from sb3_pvp.policies.files.reading import ModelFile
-from sb3_pvp.policies.files.registry import Algorithm
+from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
 from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_independently
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import zip_longest
 from math import prod
 from typing import Annotated, Any, Literal
 
+from gymnasium import spaces
 from pydantic import BaseModel, ConfigDict, Field
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
 from sb3_pvp.common.arguments import NonNegativeInt
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
-from sb3_pvp.policies.agent_slots import kinds_of
+from sb3_pvp.policies.agent_slots import filled_up, kinds_of
 from sb3_pvp.policies.features import OBSERVATION
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.networks import Layer, Layers
@@ -35,6 +35,7 @@ class TeamDescription(Description):
 
     policy: Literal["MAPOCAPolicy"]  # type: ignore[assignment]
     agents: Annotated[tuple[DescribedAgent, ...], Field(min_length=1)]
+    numbers: tuple[NonNegativeInt, ...] = ()  #: The positions of the heads that are numbers.
     shared: bool | Literal["kinds"] = True  #: See `sb3_pvp.algorithms.mapoca.MAPOCAPolicy`.
     features: Layers = ()
     share_features_extractor: bool = False
@@ -47,6 +48,11 @@ class TeamDescription(Description):
     def policy_class(self) -> type[MaskableActorCriticPolicy]:
         """A base of the policy's class."""
         return MaskableActorCriticPolicy
+
+    @property
+    def action_space(self) -> spaces.MultiDiscrete | spaces.Box:
+        """A new action space."""
+        return self._made_up().action_space
 
     def arguments(self) -> dict[str, Any]:
         """Implements `Description.arguments`; without the game its contract has made-up names, and no rules."""
@@ -61,6 +67,8 @@ class TeamDescription(Description):
             raise ValueError(f"its description is too large: its agents see more than {_MAX_SEEN} numbers")
         if any(each.active is not None and each.active >= max(ends) for each in self.agents):
             raise ValueError("its description is wrong: an agent is active by a number that nobody sees")
+        if any(self.head_sizes[head : head + 1] != (1,) for head in self.numbers):
+            raise ValueError("its description is wrong: a head that is a number has one entry")
         if not self.actor or {*self.actor} != {Layer(size=self.actor[0].size)}:
             raise ValueError("its description is wrong: the hidden layers of a team's networks are all of one size")
         super().check(weight_bytes)
@@ -75,7 +83,9 @@ class TeamDescription(Description):
 
     def _made_up(self) -> Contract:
         heads = tuple(
-            Head(f"head_{head}", "", tuple(SubAction(f"{head}_{entry}", "") for entry in range(size)))
+            Head(f"head_{head}", "", number=True)
+            if head in self.numbers
+            else Head(f"head_{head}", "", tuple(SubAction(f"{head}_{entry}", "") for entry in range(size)))
             for head, size in enumerate(self.head_sizes)
         )
         ids = [f"seen_{number}" for number in range(self.agents[-1].observations[1])]
@@ -86,11 +96,11 @@ class TeamDescription(Description):
         return Contract("team", heads, tuple(Observation(each, "") for each in ids), tuple(agents), self.shared is True)
 
     def _num_weights(self, sizes: Mapping[str, int], flat: int) -> int:
-        kinds = kinds_of(self._made_up(), self.shared)  # raises if the agents do not divide the seat
+        contract = self._made_up()
+        kinds = kinds_of(contract, self.shared)  # raises if the agents do not divide the seat
         seen_by = (end - begin for begin, end in (each.observations for each in self.agents))
         by_kind = dict(zip(kinds, seen_by, strict=True))
-        heads = [self.head_sizes[slice(*each.heads)] for each in self.agents]
-        entries = sum(map(max, zip_longest(*heads, fillvalue=1)))
+        entries = sum(filled_up(contract)[1])
         hidden, seen, count = self.actor[0].size, self._frames() * sum(by_kind.values()), len(by_kind)
         # Of each kind an actor and two embeddings, of which one sees actions, filled up; then the rest of the critic.
         embedded = 2 * seen + count * (self._widest() + 2 * entries)
@@ -111,4 +121,10 @@ def team_values(policy: Any) -> tuple[type[TeamDescription], dict[str, Any]]:
         for each in contract.agents
     ]
     layers_of = {"actor": layers, "critic": layers, "heads": [()] * contract.num_heads}
-    return TeamDescription, {"policy": "MAPOCAPolicy", "agents": agents, "shared": policy.shared, **layers_of}
+    return TeamDescription, {
+        "policy": "MAPOCAPolicy",
+        "agents": agents,
+        "shared": policy.shared,
+        "numbers": contract.numbers.tolist(),
+        **layers_of,
+    }

@@ -13,10 +13,11 @@ import shutil
 import signal
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,17 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalC
 
 from sb3_pvp.algorithms.presets import with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
-from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
+from sb3_pvp.callbacks.checkpoint import CHECKPOINTS, MaskableCheckpointCallback
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage, write_atomically
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, say, uninterrupted
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.stop_signals import deferring, drop_lost_outputs, only_by_ctrl_c, say, uninterrupted
 from sb3_pvp.common.waiting import is_waiting
+from sb3_pvp.game import WorldError
 from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
 from sb3_pvp.policies.files import model_files as weights
+from sb3_pvp.zoo.runs.changes import Change, changes_of_config
 
 #: The value of `--resume` without a folder.
 NEWEST = "newest"
@@ -66,6 +69,7 @@ class StoppedRun:
     checkpoint: Path
     steps: int  #: Training steps of the checkpoint.
     initial_steps: int = 0  #: Training steps of the model with which the run began.
+    changes: tuple[Change, ...] = ()  #: Hyperparameters that it is to go on with.
 
     @property
     def finished(self) -> int:
@@ -74,17 +78,24 @@ class StoppedRun:
 
 
 def choose_run(
-    wanted: str, log_path: Path, env_name: str, config: str, n_timesteps: int, initial_model: str = ""
+    wanted: str,
+    log_path: Path,
+    env_name: str,
+    config: str,
+    n_timesteps: int,
+    initial_model: str = "",
+    may_differ: bool = False,
 ) -> StoppedRun | None:
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
-    A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``),
-    the same initial model (given by its path) and less than ``n_timesteps`` own steps, or if it is not over, and is not
-    being trained by another process. Its seed does not matter. Returns ``None`` if ``log_path`` has no run of this
-    environment; raises `ResumeError`, with the reasons, if it has runs and none qualifies.
+    A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``)
+    or, if it ``may_differ``, other ones, the same initial model (given by its path) and less than ``n_timesteps`` own
+    steps, or if it is not over, and is not being trained by another process. Its seed does not matter. Returns ``None``
+    if ``log_path`` has no run of this environment; raises `ResumeError`, with the reasons, if it has runs and none
+    qualifies.
     """
     if wanted != NEWEST:
-        return _resumable_run(Path(wanted), env_name, config, n_timesteps)
+        return _resumable_run(Path(wanted), env_name, config, n_timesteps, may_differ)
     name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")  # with a UUID after rl-zoo3's --uuid
     numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
     reasons = []
@@ -94,7 +105,7 @@ def choose_run(
         try:
             if not _has_initial_model(folder, env_name, initial_model):
                 raise ResumeError(f"the run in {folder} began with another initial model (-i), or without one")
-            return _resumable_run(folder, env_name, config, n_timesteps)
+            return _resumable_run(folder, env_name, config, n_timesteps, may_differ)
         except ResumeError as error:
             reasons.append(str(error))
     if reasons:
@@ -114,6 +125,26 @@ def stopped_run(folder: Path) -> StoppedRun | None:
             return StoppedRun(folder, checkpoint, steps, initial_steps=readable_steps(folder / INITIAL_MODEL))
         warnings.warn(f"Skipping {checkpoint}: it is damaged (not a complete zip file)", RuntimeWarning, stacklevel=2)
     return None
+
+
+def model_of_run(wanted: str) -> str:
+    """Returns the model in the folder of a run: its final one, else its newest checkpoint, or with @STEPS that one.
+
+    What is no folder stays as it is, the name or file of a model. Raises `ResumeError` if there is none.
+    """
+    folder, _, steps = wanted.rpartition("@") if re.search(r"@\d+$", wanted) else (wanted, "", "")
+    run = Path(folder)
+    if not run.is_dir():
+        return wanted
+    saved = checkpoints_in(run)
+    if steps and int(steps) not in saved:
+        kept = ", ".join(map(str, sorted(saved))) or "none"
+        raise ResumeError(f"{run} has no checkpoint after {steps} steps; it has {kept}")
+    final = [run / f"{config.parent.name}.zip" for config in run.glob("*/config.yml")]
+    found = [saved[int(steps)]] if steps else [*filter(Path.is_file, final), *([saved[max(saved)]] if saved else [])]
+    if not found:
+        raise ResumeError(f"{run} has no model: give the folder of a run, such as logs/mapoca/SoccerTwos-v0_1")
+    return str(found[0])
 
 
 def checkpoints_in(folder: Path) -> dict[int, Path]:
@@ -204,6 +235,8 @@ class RunCallbacks(CallbackList):
     has_begun = False
     #: Whether there was a signal to stop.
     interrupted = False
+    #: Whether there was a second Ctrl-C.
+    at_once = False
     #: Whether the model is trained and saved: callbacks only finish their work.
     is_over = False
     #: Steps and rollouts of the model at the start of the rollout in progress, or at the end of training, from which
@@ -223,6 +256,7 @@ class RunCallbacks(CallbackList):
 
         def stop(number: int, frame: object) -> None:
             if self.interrupted and number == signal.SIGINT:
+                self.at_once = True
                 raise KeyboardInterrupt
             if not self.interrupted:
                 drop_lost_outputs()
@@ -258,6 +292,31 @@ class RunCallbacks(CallbackList):
         super()._on_training_end()
 
 
+def save_after_error(model: BaseAlgorithm, folder: Path, error: Exception, has_begun: bool) -> Exception:
+    """Saves the model of a run that an error has ended, once it ``has_begun`` or a server or a worker was lost.
+
+    Returns the exception for the user: for other errors than those the same one.
+    """
+    reason = str(error) if isinstance(error, WorldError) else None
+    if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
+        reason = "the process of an environment has ended (see above for its error, if there was one)"
+    if has_begun or reason is not None:
+        model.save(folder / "interrupted_model")
+    if reason is None:
+        return error
+    lost = TrainingInterrupted(f"{reason}; the model so far was saved as {folder}/interrupted_model.zip")
+    lost.__cause__ = error
+    return lost
+
+
+def finish_checkpoints(callbacks: Iterable[BaseCallback], model: BaseAlgorithm, stem: Path) -> None:
+    """Lets callbacks write what belongs to a final model, which is saved already: Ctrl-C leaves it out."""
+    with suppress(KeyboardInterrupt), only_by_ctrl_c():
+        for callback in callbacks:
+            if isinstance(callback, MaskableCheckpointCallback):
+                callback.finish(model, stem)
+
+
 def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
     """Copies a league, as it was when the model was saved, to ``target``, which must not be a league yet.
 
@@ -287,7 +346,7 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
     write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -> StoppedRun:
+def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int, may_differ: bool) -> StoppedRun:
     """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
     saved = folder / env_name / "config.yml"
     if saved.is_file() and is_running(folder):
@@ -297,13 +356,19 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int) -
         damaged = "".join(f" ({path} is damaged)" for path in checkpoints_in(folder).values())
         hint = f"give the folder of a run, such as {env_name}_1"
         if (model := folder / f"{env_name}.zip").is_file():
-            hint = f"start a new run from its model with -i {model}"
+            hint = f"start a new run from its model with -i {quote(str(model))}"
         raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
-    if not saved.is_file() or with_current_names(saved.read_text("utf-8", "replace")) != config:
-        raise ResumeError(
-            f"the run in {folder} began with other hyperparameters ({folder / env_name}): use those, or "
-            f"start a new run from its model with -i {run.checkpoint}"
-        )
+    began = with_current_names(saved.read_text("utf-8", "replace")) if saved.is_file() else ""
+    if began != config:
+        changes = changes_of_config(began, config)
+        if not may_differ or not changes:
+            told = "".join(f", {change}" for change in changes[:_MAX_REASONS])
+            raise ResumeError(
+                f"the run in {folder} began with other hyperparameters ({folder / env_name}{told}): use those, add "
+                f"--changed to go on with the new ones, or start a new run from its model with -i "
+                f"{quote(str(run.checkpoint))}"
+            )
+        run = replace(run, changes=tuple(changes))
     if run.finished >= n_timesteps and is_over(folder, env_name, run.steps):
         raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")
     return run

@@ -108,7 +108,12 @@ def progress_of(run: Run) -> dict[str, Any]:
     for metric in ("eval_reward", "eval_win_rate", "win_rate"):  # the last available one wins
         with suppress(ValueError):
             for curve in read_curves([run], metric):
-                evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": int(curve.steps[-1])}
+                evaluated = int(curve.steps[-1])
+                evaluation = {"metric": metric, "value": float(curve.center[-1]), "steps": evaluated}
+                steps = max(steps, evaluated - first_step)  # of a model that may be saved later, or never
+    if not steps:  # where nothing else is known: the episodes so far
+        with suppress(ValueError):
+            steps = max((int(curve.steps[-1]) for curve in read_curves([run], "episode_length")), default=0)
     return {
         "run": str(run.folder),
         "game": env,

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp.algorithms.presets import hyperparams_folder
-from sb3_pvp.common.arguments import NUMBER
+from sb3_pvp.common.arguments import NUMBER, as_written
 from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.common.schedules import parse_schedule
@@ -210,7 +210,7 @@ class _Conversion:
         owner, name = self._find(parameter.target)
         match parameter.unit:
             case "complement":
-                value = 1 - value
+                value = as_written(1 - value)
             case "layers":
                 value = [] if value == "none" else [int(size) for size in str(value).split("x")]
             case "minibatches":
@@ -219,7 +219,7 @@ class _Conversion:
                 at_most = max(min(int(value), rollout // 2), 1)
                 value = rollout // next(number for number in range(at_most, 0, -1) if rollout % number == 0)
             case "of_initial":
-                value = float(owner["initial_value"] * value)
+                value = as_written(float(owner["initial_value"] * value))
             case "of_run":
                 value = max(round(self._n_rollouts() * value), 1)
             case "rows":  # of self-play, in which both seats learn: an even number
@@ -239,13 +239,13 @@ class _Conversion:
             value = _reward_weights(self.block).get(name)
         match parameter.unit:
             case "complement":
-                return float(1 - value)
+                return as_written(float(1 - value))
             case "layers":
                 return "x".join(map(str, value)) or "none"
             case "minibatches":
                 return self._rollout() // int(value)
             case "of_initial":
-                return value / owner["initial_value"]
+                return as_written(value / owner["initial_value"])
             case "of_run":
                 return value / self._n_rollouts()
             case "rows_left":

@@ -305,7 +305,7 @@ class TrialQueue:
         then, wanted = (each.model_dump(mode="json", exclude={"seed"}) for each in (existing, settings))
         for path, before, now in _differences(then, wanted):
             raise Refusal(f"study {name!r} has {path} = {before!r}, not {now!r}: choose another --study-name")
-        self._seed, self._n_trials, self._sampler = existing.seed, n_trials, sampler
+        self._seed, self.n_trials, self._sampler = existing.seed, n_trials, sampler
         self._distributions = {name: each.distribution() for name, each in settings.space.items()}
         self._process = uuid.uuid4().hex
 
@@ -319,7 +319,7 @@ class TrialQueue:
             self._retry_abandoned()
             trials = self._trials()
             waiting = any(trial.state is TrialState.WAITING for trial in trials)
-            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self._n_trials:
+            if not waiting and sum(trial.state is not TrialState.FAIL for trial in trials) >= self.n_trials:
                 return None
             # A new sampler per trial: one per process would repeat its random numbers in other processes and restarts.
             self.study.sampler = self._sampler(derived_seed(self._seed, len(trials), "sampler"))
@@ -328,6 +328,10 @@ class TrialQueue:
             if SEED not in trial.user_attrs:
                 trial.set_user_attr(SEED, derived_seed(self._seed, trial.number, "trial"))
             return trial
+
+    def num_completed(self) -> int:
+        """Returns how many trials are over and count."""
+        return sum(trial.state in (TrialState.COMPLETE, TrialState.PRUNED) for trial in self._trials())
 
     def was_abandoned(self, trial: optuna.Trial) -> bool:
         """Whether another process has considered this trial abandoned and failed it; its result does not count."""

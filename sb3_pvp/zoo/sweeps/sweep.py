@@ -31,6 +31,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import policy_kwargs_in
 from sb3_pvp.algorithms.presets import is_ours
+from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.atomic_files import temporary_folder, write_atomically
 from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
@@ -128,9 +129,9 @@ class Sweep:
                 given = self, ALGOS[self.manager.algo], gymnasium.spec(self._env_id), folder
                 results = pool.stream(run_trials, [given] * n_jobs)
             try:
-                for text in results:
+                for done, text in enumerate(results, queue.num_completed() + 1):
                     if self.manager.verbose:
-                        print(text, flush=True)
+                        print(f"[{done} of {queue.n_trials}] {text}", flush=True)
             except KeyboardInterrupt:
                 return hasattr(self.manager.args, "resume")  # rl-zoo3's own command would show a traceback
             except WorkerDied as error:
@@ -173,7 +174,8 @@ class Sweep:
                     queue.study.tell(trial, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
                     finished += 1
                     again = " (again)" if ATTEMPTS in trial.user_attrs else ""
-                    yield f"Trial {trial.number}{again}: {result}, {trial.params}"
+                    params = ", ".join(f"{name} {value}" for name, value in as_written(trial.params, 4).items())
+                    yield f"Trial {trial.number}{again}: {result}, {params}"
                 except TrainingInterrupted:  # not caused by the parameters, which are tried again
                     raise
                 except Exception:
@@ -228,7 +230,9 @@ class Sweep:
                         callback.on_training_end()
         if not evaluation.is_over:
             raise KeyboardInterrupt  # caught by learn(), as in rl-zoo3; a sweep has to stop as well
-        return evaluation.result, "stopped early" if evaluation.result is None else f"{evaluation.result:.4f}"
+        what = "win rate" if self._is_ours else "mean reward"
+        text = "stopped early" if evaluation.result is None else f"{what} {evaluation.result:.4g}"
+        return evaluation.result, f"{text} after {model.num_timesteps:,} steps"
 
     def _make_settings(self) -> StudySettings:
         """Returns the settings for a new study; raises `Refusal` if they are invalid."""

@@ -15,10 +15,9 @@ from fastapi.testclient import TestClient
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import uploads
-from sb3_pvp.arena.page.app import make_app
-from sb3_pvp.arena.page.files import write_site
+from sb3_pvp.arena.page.app import FRESH, make_app
 from sb3_pvp.arena.page.guards import POLICY
-from sb3_pvp.arena.page.standing_figures import FRESH
+from sb3_pvp.arena.page.rendering import write_site
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.policies.files.shipped import shipped_file
 from tests.arena.page.pages import SCRIPTS
@@ -58,7 +57,7 @@ def test_all_pages_lead_to_pages(client: TestClient) -> None:
         if "html" in answer.headers["content-type"]:
             waiting |= {each for each in Links(answer.text).found if not each.startswith("#")} - seen
     kinds = {each.split("/")[1] for each in seen}
-    assert kinds == {"", "players", "matches", "replays", "challenge", "live", "static"}
+    assert kinds == {"", "players", "matches", "replays", "challenge", "live", "play", "static"}
 
 
 def test_the_api_agrees_with_the_table(arena: Arena, client: TestClient) -> None:

@@ -29,6 +29,7 @@ from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.replaying import recording_of, verify
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.game import Outcome, as_other_sees
+from sb3_pvp.players.league import glicko
 from sb3_pvp.players.league.glicko import Glicko, after_games, after_rest
 from sb3_pvp.players.opponents import WORLD_BOT
 from tests.arena.page.pages import played
@@ -323,8 +324,8 @@ class TestLadder:
 
     def test_only_what_is_new_is_computed(self, arena: Arena, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
         rated = list[object]()
-        real = people_module.after_games
-        monkeypatch.setattr(people_module, "after_games", lambda *given: rated.append(given) or real(*given))  # type: ignore[func-returns-value]
+        real = glicko.after_games
+        monkeypatch.setattr(glicko, "after_games", lambda *given: rated.append(given) or real(*given))  # type: ignore[func-returns-value]
         fight = fought(arena)
         for _ in range(3):
             people.record(fight)

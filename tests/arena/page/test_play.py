@@ -14,6 +14,7 @@ import pytest
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import live_fight
 from sb3_pvp.arena.page.app import make_app
+from sb3_pvp.arena.page.live import MOST_OWN
 from sb3_pvp.arena.replaying import recording_of, verify
 from sb3_pvp.policies.files.demonstrations import load_demonstrations
 
@@ -162,6 +163,20 @@ def test_who_comes_back_goes_on(client: Any) -> None:
     assert client.get(f"/api/live/{fight['id']}").json()["state"] == "running", "the game waits for a choice"
     messages = fought(client, fight)
     assert messages[-1]["outcomes"][0] in ("won", "lost", "tied")
+
+
+def test_nobody_takes_all_places(arena: Arena) -> None:
+    with TestClient(make_app(arena, ["testserver"])) as client:
+        order = {"second": "level-5", "person": {}}
+        answers = [client.post("/api/live", json=order) for _ in range(MOST_OWN + 1)]
+        assert [each.status_code for each in answers] == [201] * MOST_OWN + [429]
+        assert "end one of them" in answers[-1].json()["error"]
+        first = answers[0].json()
+        client.post(f"/api/live/{first['id']}", json={"key": first["key"], "do": "end"})
+        deadline = time.monotonic() + 60
+        while client.get(f"/api/live/{first['id']}").json()["state"] != "over" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert client.post("/api/live", json=order).status_code == 201
 
 
 @pytest.mark.parametrize(

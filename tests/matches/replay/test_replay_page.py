@@ -13,11 +13,12 @@ import pytest
 
 from sb3_pvp.game import game as games
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.matches.replay import Recording, load_fight, save_fight, write_replay_page
+from sb3_pvp.matches.replay import Recording, load_fight, save_fight, show_fight, write_replay_page
 from sb3_pvp.matches.replay.page import events_of, replay_page, short_labels
 from sb3_pvp.matches.replay.recording import Choice, Decision, HeadChoices, Moment, RecordedPlayer, recording_to_plain
 from tests.matches.replay import browser
 from tests.matches.replay.browser import Tab, chromium
+from tests.paths import ROOT
 
 EVIL = "</script><img src=x onerror=\"document.title='broken'\"><!--<script>&amp;\u2028'\""
 
@@ -173,6 +174,37 @@ def test_the_browser_shows_the_recording(tab: Tab, page: Path, fight: Recording)
                 assert shown["weights"][number] == pytest.approx(expected, abs=0.006)
                 assert [bit == "0" for bit in decision.open[number]] == shown["masked"][number]
                 assert shown["chosen"][number].index(True) == decision.chosen[number]
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 700, 400])
+def test_no_label_is_cut(tab: Tab, page: Path, width: int) -> None:
+    tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    tab.open(page, "tick=20")
+    labels = "[...document.querySelectorAll('.cell span')]"
+    assert tab.value(f"{labels}.length") > 100
+    assert (
+        tab.value(f"{labels}.filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)") == []
+    )
+    assert tab.value("document.documentElement.scrollWidth") <= width
+    tab.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_notebook_shows_the_page_inside_its_own(tab: Tab, fight: Recording, tmp_path: Path) -> None:
+    notebook = tmp_path / "notebook.html"
+    shown = show_fight(fight, height=500)._repr_html_()
+    told = "<script>document.documentElement.dataset.tick = 'none'</script>"  # which the tab waits for
+    notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{told}{shown}</body>", encoding="utf-8")
+    tab.open(notebook)
+    assert tab.value("document.querySelector('iframe').getBoundingClientRect().height") == 500
+    assert tab.value("document.querySelector('iframe').srcdoc") == replay_page(fight)
+
+
+def test_what_the_script_of_a_game_may_set_is_documented() -> None:
+    source = (ROOT / "sb3_pvp/matches/replay/data/fight.js").read_text(encoding="utf-8").partition("const scene = {")[2]
+    names = re.findall(r"^  (\w+):", source, re.MULTILINE)
+    assert len(names) == 7
+    text = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
+    assert all(f"| `scene.{name} = " in text for name in names)
 
 
 def test_controls_and_keys(tab: Tab, page: Path, fight: Recording) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_pvp.players.league.glicko import Glicko, after_games, after_rest
+from sb3_pvp.players.league.glicko import Glicko, GlickoLadder, after_games, after_rest
 
 NEW = Glicko()
 players = st.builds(Glicko, st.floats(0, 4000), st.floats(20, 350), st.floats(0.03, 0.09))
@@ -71,3 +71,15 @@ def test_the_order_in_a_period_changes_nothing(
     found = after_games(own, some, days)
     random.shuffle(some)  # type: ignore[attr-defined]
     assert after_games(own, some, days) == pytest.approx(found)
+
+
+def test_a_ladder_rates_game_by_game() -> None:
+    ladder = GlickoLadder(10.0)
+    ladder.add("Ann", "bot", 1.0, 5.0)
+    ann, bot = after_games(NEW, [(NEW, 1.0)], 0), after_games(NEW, [(NEW, 0.0)], 0)
+    assert ladder.rating("Ann", 5.0) == ann and ladder.rating("Ann", 25.0) == after_rest(ann, 2)
+    ladder.add("Ben", "bot", 0.5, 6.0)
+    assert ladder.rating("Ben", 6.0) == after_games(NEW, [(bot, 0.5)], 0), "the opponent is rated as well"
+    assert ladder.results["Ann"] == {1.0: 1} and ladder.last == {"Ann": 5.0, "Ben": 6.0}
+    ladder.add("bot", "Ann", 0.0, 6.0)
+    assert ladder.rating("Ann", 5.0) == ann, "names of players and opponents are two kinds of names"

@@ -18,6 +18,7 @@ from sb3_pvp import zoo
 from sb3_pvp.algorithms.mapoca import MAPOCA
 from sb3_pvp.algorithms.presets import presets
 from sb3_pvp.cli import main
+from sb3_pvp.matches.curves import find_runs, read_curve
 from sb3_pvp.players.league import League
 from sb3_pvp.policies.files.model_files import load
 from tests.paths import ROOT
@@ -64,6 +65,23 @@ def test_a_run_with_self_play_is_trained_and_watched(tmp_path: Path, capsys: pyt
     assert not end.value.code and (tmp_path / "game.json").is_file()
 
 
+def test_a_run_with_a_ghost_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    ghost = {"save_steps": 300, "team_change": 900, "swap_steps": 100, "time_horizon": 20}
+    callbacks = ["sb3_pvp.callbacks.MaskableCheckpointCallback", {"sb3_pvp.callbacks.GhostSelfPlayCallback": ghost}]
+    params = ["-params", *(f"{name}:{value!r}" for name, value in (SETTINGS | {"callback": callbacks}).items())]
+    for folder, rollouts in (("whole", 6), ("parts", 3), ("parts", 6)):
+        given = [*TINY, "-n", str(rollouts * ROLLOUT), "-f", str(tmp_path / folder), *params]
+        zoo.train(
+            [*given, *(["--resume", str(run_in(tmp_path / folder))] if rollouts == 6 and folder == "parts" else [])]
+        )
+    whole, parts = (run_in(tmp_path / folder) for folder in ("whole", "parts"))
+    assert same_weights(whole, parts)
+    curves = [(run / "ghost_elo.csv").read_text() for run in (whole, parts)]
+    assert curves[0] == curves[1] and curves[0].count("\n") == 7
+    (run,) = find_runs([str(whole)])
+    assert read_curve(run, "ghost_elo").steps.tolist() == [(number + 1) * ROLLOUT for number in range(6)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("actors", [0, 2])
 def test_a_killed_run_resumes_exactly(actors: int, tmp_path: Path) -> None:
@@ -85,7 +103,8 @@ def test_a_killed_run_resumes_exactly(actors: int, tmp_path: Path) -> None:
 
 def test_presets_name_their_algorithm() -> None:
     of_teams = {name: preset for name, preset in presets().items() if preset.algo == "mapoca"}
-    assert {*of_teams} == {f"mapoca-{game}" for game in ("SoccerTwos-v0", "StrikersVsGoalie-v0")}
+    games = "SoccerTwos", "StrikersVsGoalie"
+    assert {*of_teams} == {*games, *(f"mapoca-{game}-v0" for game in games)}
     assert all(preset.algo == "maskable_ppo" for name, preset in presets().items() if name not in of_teams)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.errors import refusals
 from sb3_pvp.games.osrs.remote.address import DEFAULT_PORT, PORT_VARIABLE
 
 _TICK_RATE = """Milliseconds per tick, as on a live server (600 there). An agent that misses more than 3 ticks has to
@@ -35,7 +35,4 @@ def sim_server(
 
     with refusals():  # Wrong times are usage errors; inside `run_server` they would be a traceback.
         check_times(tick_rate, idle_timeout)
-    try:
-        run_server(host=host, port=port, seed=seed, tick_rate=tick_rate, idle_timeout=idle_timeout)
-    except OSError as error:  # E.g. the port is in use.
-        raise Refusal(f"cannot listen on {host}:{port}: {error}") from error
+    run_server(host=host, port=port, seed=seed, tick_rate=tick_rate, idle_timeout=idle_timeout)

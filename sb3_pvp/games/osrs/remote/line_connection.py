@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sb3_pvp.common.errors import command_line
 from sb3_pvp.games.osrs.remote.address import RemoteSettings
 from sb3_pvp.games.osrs.remote.client_errors import HungUp, Lost, NoServer, Silent
 
@@ -38,7 +39,7 @@ class LineConnection(asyncio.Protocol):
         except OSError as error:
             raise NoServer(
                 f"no server can be reached at {settings.host_port} ({error}); start one, for example with: "
-                f"sb3-pvp sim-server --port {settings.port}",
+                f"{command_line('sim-server', '--port', settings.port)}",
                 is_gone=isinstance(error, ConnectionRefusedError),
             ) from error
         except asyncio.CancelledError:

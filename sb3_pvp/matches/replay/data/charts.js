@@ -14,7 +14,7 @@ function makeOutlookChart() {
   }
   const values = views.map((view) => view.value);
   const range = [Math.min(0, ...values), Math.max(0, ...values)];
-  return makeChart("each critic's value", 40, (tick, seat) => outlook(tick, seat)?.value ?? null, (value) => value.toFixed(2), range);
+  return makeChart("each critic's value", 40, (tick, seat) => outlook(tick, seat)?.value ?? null, rounded, range);
 }
 
 /** `read(tick, seat)` returns a number, or null if there is none. */

@@ -10,8 +10,8 @@ function drawPanel(tick, seat) {
 function mindInWords(tick, seat) {
   const view = outlook(tick, seat), gained = reward(tick, seat), parts = [];
   if (view && view.win_probability !== undefined && view.win_probability !== null) parts.push(`wins with ${percent(view.win_probability)}`);
-  if (view) parts.push(`value ${view.value.toFixed(2)}`);
-  if (gained !== null) parts.push(`reward ${gained.toFixed(2)}`);
+  if (view) parts.push(`value ${rounded(view.value)}`);
+  if (gained !== null) parts.push(`reward ${rounded(gained)}`);
   return parts.join(" · ");
 }
 
@@ -27,8 +27,9 @@ function drawHeads(tick, seat) {
     parts.rows[number].row.classList.toggle("forced", isForced);
     head.choices.forEach((choice, index) => {
       const isOpen = mask === null || mask[index] === "1", share = shares ? shares[choice.id] || 0 : null;
-      drawCell(parts.rows[number].cells[index], choice, made.chosen[number] === index, isOpen, share);
+      drawCell(parts.rows[number].cells[index], choice, head.number || made.chosen[number] === index, isOpen, share);
     });
+    if (head.number) parts.rows[number].cells[0].share.textContent = made.chosen[number].toFixed(2);
   });
 }
 

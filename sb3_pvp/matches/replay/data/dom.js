@@ -28,4 +28,5 @@ function fill(node, options, children) {
 }
 
 const percent = (share) => `${Math.round(100 * share)}%`;
+const rounded = (value) => value.toFixed(2).replace(/^-(?=[0.]+$)/, ""); // nobody writes -0.00
 const inWords = (id) => id.replaceAll("_", " ");

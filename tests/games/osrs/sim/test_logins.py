@@ -14,6 +14,7 @@ from recordings import FOLDER, read
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.games.osrs.sim.hits import POISON_PERIOD
 from sb3_pvp.games.osrs.sim.state import HITPOINTS
+from sb3_pvp.policies.files.model_files import load_opponent
 
 BOT = (None, "baseline")
 HP = 99
@@ -144,6 +145,40 @@ def test_later_fights_of_a_login_are_poisoned_as_early_as_on_the_original() -> N
     assert first == 0  # 0 of 60
     assert 0.105 < early / later < 0.185  # 60 of 420: 95 % are 11.2 to 18.0 %
     assert 0.05 < below / later < 0.14  # 41 of 420
+
+
+def test_later_fights_of_a_login_are_those_of_the_original() -> None:
+    """`dharok` against the bot, fights 2 to 12 of 60 logins; on the original 1,100 fights were measured."""
+    world, fighter = SimWorld(60, seed=1, contract="DharokEnv"), load_opponent("dharok")
+    rows = np.arange(world.num_fights)
+    world.reset(options={"bots": BOT})
+    state, starts = fighter.initial_state(rows.tolist()), np.ones(len(rows), bool)
+    played, hits, early = np.zeros(len(rows), int), np.zeros(len(rows)), np.zeros(len(rows), bool)
+    fights: list[tuple[float, bool, bool]] = []
+    no_op = np.zeros((len(rows), 2, world.contract.num_heads), np.int64)
+    while len(rows):
+        actions = no_op.copy()
+        actions[:, 0], state = fighter.predict(world.obs[:, 0], state, starts, False, world.masks[:, 0])
+        due = sum((world.state["poison_countdown"][:, 0] >> 8 * task & 255 == 1).astype(int) for task in range(7))
+        due = due * (world.state["poison"][:, 0] > 0)
+        hits, early = hits + due, early | (due > 0) & (world.ticks + 1 < 30)
+        starts[:] = False
+        world.step(actions[rows], rows)
+        over = rows[world.outcome[rows, 0] != 0]
+        if len(over):
+            world.step(no_op[over], over)  # the terminal reply
+            fights += [(hits[row], early[row], world.outcome[row, 0] == 1) for row in over if played[row]]
+            played[over] += 1
+            rows = rows[played[rows] < 12]
+            again = [row for row in over if row in rows]
+            hits[again], early[again], starts[again] = 0, False, True
+            world.reset(again, [{"bots": BOT, "logins": (world.login(row, 0), None)} for row in again])
+    number, (hits_mean, early_mean, won_mean) = len(fights), np.mean(fights, axis=0)
+    assert number == 60 * 11
+    error = np.std([each[0] for each in fights]) / number**0.5
+    assert abs(hits_mean - 5.7373) < 1.96 * np.hypot(error, 0.1458)
+    for share, measured in ((early_mean, 116 / 1100), (won_mean, 1085 / 1100)):
+        assert abs(share - measured) < 1.96 * (measured * (1 - measured) * (1 / number + 1 / 1100)) ** 0.5
 
 
 def whip_or_eat(world: SimWorld) -> np.ndarray:  # type: ignore[type-arg]
