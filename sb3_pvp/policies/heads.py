@@ -70,17 +70,14 @@ class DependencyRules(nn.Module):
         for name, values in zip(_RULES, rules, strict=True):
             # Rules are about heads before: one head has none, and zeros for thousands of actions would fill its file.
             self.register_buffer(name, th.as_tensor(values), persistent=len(head_sizes) > 1)
+        if len(head_sizes) == 1:
+            # The public method needs a newer PyTorch.
+            self._register_load_state_dict_pre_hook(_without_rules)  # type: ignore[no-untyped-call]
         derived = {"columns": columns, "membership": membership, "head_of": membership.argmax(1)}
         derived |= {"offsets": np.append(self.starts, self.num_flat)}
         for name, values in derived.items():
             self.register_buffer(name, th.as_tensor(values), persistent=False)
         self.register_buffer("places", self.places_of(range(len(head_sizes))), persistent=False)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        if len(self.head_sizes) == 1:
-            for name in _RULES:  # files of earlier editions have them
-                state_dict.pop(prefix + name, None)
-        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def one_hot(self, actions: th.Tensor) -> th.Tensor:
         """Returns the concatenated one-hot encodings, float ``(batch, A)``, of actions, int ``(batch, heads)``."""
@@ -110,6 +107,12 @@ class DependencyRules(nn.Module):
         places = th.full((self.num_flat + 1,), end)
         places[self.columns[list(heads)].flatten()] = th.arange(end)
         return places[:-1]
+
+
+def _without_rules(state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Takes the tables out of a file of an earlier edition, see `DependencyRules`."""
+    for name in _RULES:
+        state.pop(prefix + name, None)
 
 
 class AutoregressiveHeads(nn.Module):
