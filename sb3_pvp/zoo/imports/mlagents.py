@@ -202,9 +202,14 @@ def _preset(behavior: str, given: Mapping[str, Any], game: Game) -> tuple[dict[s
                 f"{name}: {agent_steps} steps of agents became {changed} steps of teams, {agents:g} agents each"
             )
     hyperparams: dict[str, Any] = {"algo": algorithm, "n_envs": rows, "n_timesteps": steps}
-    if "self_play" in given:
+    is_ghost = "self_play" in given and all({*each.seats} == {0, 1} for each in game.contract.agents)
+    if is_ghost:
         hyperparams["actors"] = 0  # the opponent changes in the middle of rollouts
-    hyperparams["callback"] = [_checkpoints(behavior, get, agents), *_self_play(get, "self_play" in given, game)]
+    elif "self_play" in given:
+        notes.append(
+            f"self_play: left out, as the sides of {game.name} differ: both learn, against each other as they are"
+        )
+    hyperparams["callback"] = [_checkpoints(behavior, get, agents), *_self_play(get, is_ghost, game)]
     hyperparams |= _networks(algorithm, get, notes)
     hyperparams |= {"n_steps": n_steps, "batch_size": batch, "n_epochs": get["hyperparameters.num_epoch"]}
     hyperparams |= _schedules(get, given, rollouts=max(ceil(steps / (rows * n_steps)), 1))

@@ -258,10 +258,12 @@ def test_bad_files_are_one_line(content: str, said: str, tmp_path: Path, capsys:
 def test_behaviors_of_one_game_share_a_preset_and_others_have_their_own(tmp_path: Path) -> None:
     content = yaml.safe_load(STRIKERS.read_text())
     content["behaviors"] |= yaml.safe_load(TWOS.read_text())["behaviors"]
+    content["behaviors"]["Striker"]["keep_checkpoints"] = 9
     made = imported(content, tmp_path)
     assert made.behaviors == {"StrikersVsGoalie-v0": ["Goalie", "Striker"], "SoccerTwos-v0": ["SoccerTwos"]}
-    swap = "Striker: its callback.GhostSelfPlayCallback.swap_steps would be 4000; 1000 of Goalie counts for both"
-    assert swap in made.notes and sum("counts for both" in note for note in made.notes) == 1
+    kept = "Striker: its callback.MaskableCheckpointCallback.keep would be 9; 5 of Goalie counts for both"
+    assert any("the sides of StrikersVsGoalie-v0 differ" in note for note in made.notes)
+    assert kept in made.notes and sum("counts for both" in note for note in made.notes) == 1
     one = imported(content, tmp_path, behavior="Striker")
     assert [*one.presets] == ["StrikersVsGoalie-v0"]
     assert "Goalie: left out, as another behavior is asked for" in one.notes
