@@ -166,7 +166,7 @@ def _split(env: Any) -> list[Any]:
         (["train", "--out", "x", "--cpu-minutes", "-1"], "--cpu-minutes"),
         (["train", "--out", "x", "--hyperparams", "[]"], "JSON object"),
         (["train", "--out", "run", "--seed", "1"], "seed 0"),
-        (["plot"], "sources"),
+        (["plot"], "SOURCES"),
         (["plot", "x"], "no learning curve"),
         (["plot", "run"], "no evaluation yet"),
         (["plot", "text"], "no curves"),

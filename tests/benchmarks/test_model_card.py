@@ -44,7 +44,7 @@ def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
     card = shipped.shipped_card("small")
     assert (card.description, card.game, card.lower_bound) == ("Small", "NhEnv", 0.4)
     assert {name: fights.episodes for name, fights in card.fights.items()} == dict.fromkeys(
-        ("baseline", "stayalive", "scripted"), 4
+        ("baseline", "stayalive", "scripted", "switcher", "guard"), 4
     )
     assert {*card.behaviour} == {"baseline", "itself"}
     assert "special attacks chosen, per fight" in card.behaviour["itself"]

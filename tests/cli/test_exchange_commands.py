@@ -79,11 +79,11 @@ def test_a_fighter_file_is_a_model_and_an_opponent(
     result = evaluate(model, capsys=capsys)
     assert result["start"] == MED
     for words in ((exported,), (exported, "--safe"), (model, "--safe")):
-        assert evaluate(*words, capsys=capsys) == result
+        assert evaluate(*words, capsys=capsys) | {"model": ""} == result | {"model": ""}
     fought = evaluate(model, "--opponent", model, capsys=capsys)
     for words in ((exported, "--opponent", exported), (model, "--safe", "--opponent", model)):
         found = evaluate(*words, capsys=capsys)
-        assert found | {"opponent": ""} == fought | {"opponent": ""}
+        assert found | {"opponent": "", "model": ""} == fought | {"opponent": "", "model": ""}
     fight = tmp_path / "fight.json.gz"
     sb3_pvp("record", exported, "--opponent", model, "-o", fight, capsys=capsys)
     assert fight.is_file()

@@ -34,7 +34,7 @@ from sb3_pvp.algorithms.presets import is_ours
 from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.atomic_files import temporary_folder, write_atomically
 from sb3_pvp.common.cores import num_cores
-from sb3_pvp.common.errors import Refusal, TrainingInterrupted, refusals
+from sb3_pvp.common.errors import Refusal, TrainingInterrupted, command_line, refusals
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
 from sb3_pvp.game import contract_of, game_and_contract
@@ -344,7 +344,7 @@ def parameters_of_trial(manager: exp_manager.ExperimentManager) -> dict[str, Any
     """Returns the hyperparameters of ``--trial-id`` in a sweep of rl-zoo3; raises `Refusal` if there is none."""
     algo, number = manager.algo, manager.trial_id
     if issubclass(ALGOS[algo], MaskablePPO):
-        export = f"sb3-pvp sweep best STORAGE --trial-id {number} -o trial.yml"
+        export = command_line("sweep", "best", "STORAGE", "--trial-id", number, "-o", "trial.yml")
         raise Refusal(f"--trial-id is not for --algo {algo}: write the trial to a file for -conf with {export}")
     study, _ = find_study(str(manager.storage), manager.study_name)
     with refusals(Exception, about=f"trial {number} of study {study.study_name!r} is not of rl-zoo3's --algo {algo}"):

@@ -69,15 +69,12 @@ def test_a_training_and_its_continuation_are_one_run(folder: Path) -> None:
 
 
 def test_a_password_is_in_no_file(folder: Path) -> None:
-    """Neither of the run, nor of W&B, which notes the arguments of the process itself."""
+    """Nor is it in what is printed, where its study is out of reach."""
     command = [sys.executable, str(ROOT / "scripts/train.py"), *OPTIONS, "-n", str(ROLLOUT), *SMALL]
-    command += ["--storage", "postgresql://ann:s3c@ret@host/x"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert {"args.yml", "command.txt"} < {path.name for path in files} and len(read_runs(folder)) == 1
-    assert [path for path in files if b"s3c@ret" in path.read_bytes()] == []
-    assert b"s3c@ret" not in done.stdout + done.stderr
-    assert "--storage postgresql://ann:***@host/x" in next(folder.rglob("command.txt")).read_text()
+    command += ["--storage", "postgresql://ann:s3c@ret@127.0.0.1:9/x", "-optimize"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode != 0 and b"s3c@ret" not in done.stdout + done.stderr
+    assert [path for path in folder.rglob("*") if path.is_file() and b"s3c@ret" in path.read_bytes()] == []
 
 
 def check_config(run: OfflineRun) -> None:

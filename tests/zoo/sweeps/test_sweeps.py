@@ -90,7 +90,7 @@ def test_the_winner_is_trained_from_its_file(swept: Path, tmp_path: Path) -> Non
 
 def test_a_sweep_is_reproducible(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "again.log"
-    run_sweep(tmp_path, 3, "--storage", str(journal), "--seed", "5", "--pruner", "none")
+    run_sweep(tmp_path, 3, "--storage", str(journal), "--seed", "5", "--pruner", "none", "--verbose", "1")
     assert results(study_in(journal).trials) == results(study_in(swept / "sweep.log").trials[:3])
     output = capsys.readouterr().out
     assert all(f"[{number + 1} of 3] Trial {number}: win rate " in output for number in range(3))

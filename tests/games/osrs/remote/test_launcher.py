@@ -240,7 +240,7 @@ def test_the_command_line(console: Callable[..., subprocess.Popen[str]]) -> None
     [
         (["--port", "0", "--", "sh", "-c", "echo too bad; exit 3"], 1, "exit code 3"),
         (["--port", "0", "--", "no-such-command"], 2, "no such command"),
-        (["--port", "0"], 2, "Missing argument 'command'"),
+        (["--port", "0"], 2, "Missing argument 'COMMAND'"),
     ],
 )
 def test_bad_usage_of_the_command_line(
