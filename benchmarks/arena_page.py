@@ -25,6 +25,8 @@ from sb3_pvp.game import controls_of, find_game
 FIGHTS, VIEWERS, DEAD = 20, 200, 20
 #: Seconds of a tick, and before a tick at which a scripted person sends an order.
 TICK, LEAD = 0.6, 0.05
+#: Seconds in which the viewers of a fight come, one after another.
+ARRIVAL = 10.0
 #: Seconds that are not measured: all processes and fights start.
 START = 15.0
 _SERVER = """
@@ -117,15 +119,17 @@ class _Load:
             pair = {"first": names[turn % len(names)], "second": names[(turn + 1) % len(names)]}
             fight = await self._ask("/api/live", pair)
             kind, many = ("viewer", VIEWERS) if number == 0 else ("fight", 1)
-            watching = [self._watch(fight["id"], kind) for _ in range(many)]
+            watching = [self._watch(fight["id"], kind, ARRIVAL * n / many) for n in range(many)]
             if number == 0:
                 watching += [self._dead(fight["id"]) for _ in range(DEAD)]
             await asyncio.gather(*watching)
 
-    async def _watch(self, fight: str, kind: str) -> None:
+    async def _watch(self, fight: str, kind: str, after: float) -> None:
+        await asyncio.sleep(after)
         seen = Seen()
         self._seen[kind].append(seen)
         async with websockets.connect(self._socket(fight), max_size=None) as socket:
+            await socket.recv()  # what has been before
             async for text in socket:
                 self._told(seen, json.loads(text))
 
@@ -154,7 +158,8 @@ class _Load:
             async with websockets.connect(f"{self._socket(fight['id'])}?key={fight['key']}", max_size=None) as socket:
                 async for text in socket:
                     message = json.loads(text)
-                    self._told(seen, message)
+                    if message["first"]:  # not what has been before
+                        self._told(seen, message)
                     if not message["moments"] or message["state"] == "over":
                         continue
                     moment = message["moments"][-1]
