@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import mimetypes
 import threading
 import time
@@ -119,6 +120,7 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool =
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        gc.freeze()  # what is there stays: without it a collection takes longer than a tick may be late
         start = asyncio.create_task(page.live.show() if shows else page.live.warm())
         try:
             yield

@@ -223,12 +223,13 @@ class LiveFight(GrowingRecording):
         self.told({"moments": [], "first": self.tick + 1, "events": self.events[-1:], **self._status()})
         for viewer in [*self.viewers]:
             self.leave(viewer)
-        self.put_away()
+        if self.person is None:
+            self.put_away()
 
     def completed(self, after: dict[str, Any]) -> None:
         """Keeps all of a person's fight that is over, for everybody to see."""
         end = [each for each in self.events if each["kind"] == "end"]
-        self.moments = after.pop("moments", self.moments)
+        self.put_away(after.pop("moments", None))
         self.events = [each for each in after.pop("events", self.events) if each["kind"] != "end"] + end
         self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
@@ -242,8 +243,8 @@ class LiveFight(GrowingRecording):
         if "fault" in reply:
             self.forfeit(reply["fault"], f"is out of the fight: {reply['cause']}")
             return
-        if self.moments and self.person is None:
-            self.moments[-1]["outlooks"] = reply["outlooks"]
+        if self.last and self.person is None:
+            self.last["outlooks"] = reply["outlooks"]
         self.header["build"], moment = reply["build"], reply["moment"]
         self.state = "over" if "outcomes" in reply else self.state
         about = {"first": self.tick + 1, "moments": [moment], "before": reply["outlooks"]}
@@ -271,7 +272,7 @@ class LiveFight(GrowingRecording):
 
     def _has_choice(self) -> bool:
         """Whether the person can do more than one thing."""
-        return any(head.count("1") > 1 for head in self.moments[-1].get("can", ()))
+        return any(head.count("1") > 1 for head in self.last.get("can", ()))
 
     def _leave_alone(self, now: float) -> None:
         """Ends a fight that nobody watches, or whose person is gone or does nothing where the game waits."""

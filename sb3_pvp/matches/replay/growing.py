@@ -23,14 +23,15 @@ class GrowingRecording:
 
     Attributes:
         header: the recording without its moments.
-        moments: the start, and each tick so far; empty after `put_away`.
+        last: the newest moment; empty before the start, and after `put_away`.
         tick: the number of the last one.
         events: what has happened, see `sb3_pvp.game.Viewer.events`.
     """
 
     def __init__(self, recording: Recording, viewer: Any) -> None:
         self.header, self.viewer = dict(to_plain(recording)), viewer
-        self.moments: list[dict[str, Any]] = []
+        self.last: dict[str, Any] = {}
+        self._texts: list[bytes] = []  # of the moments before: dicts would be many for the garbage collector
         self.events: list[dict[str, Any]] = []
         self.tick, self._packed = -1, b""
         self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
@@ -42,7 +43,9 @@ class GrowingRecording:
 
     def grow(self, moment: dict[str, Any], outcomes: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Adds a moment, at the end of the fight with the outcomes of both players; returns the events that it adds."""
-        self.moments.append(moment)
+        if self.last:
+            self._texts.append(orjson.dumps(self.last))
+        self.last = moment
         self.tick += 1
         self._scenes.append(self.viewer.read_scene(moment["scene"]))
         # They follow from this scene and the one before.
@@ -60,14 +63,20 @@ class GrowingRecording:
         self.header["outcomes"] = ["lost", "won"] if seat == 0 else ["won", "lost"] if seat == 1 else ["tied", "tied"]
         self.events.append({"tick": self.tick, "kind": "end", "seat": max(seat, 0), "text": why})
 
-    def put_away(self) -> None:
-        """Packs the moments of a fight that is over: they take a hundredth of the memory."""
-        self._packed, self.moments = zlib.compress(orjson.dumps(self.moments), 1), []
+    def put_away(self, moments: Sequence[Any] | None = None) -> None:
+        """Packs the moments of a fight that is over, or others in their place: they take a hundredth of the memory."""
+        content = self._joined(0) if moments is None else orjson.dumps(moments)
+        self._packed, self._texts, self.last = zlib.compress(content, 1), [], {}
 
     def moments_from(self, first: int) -> list[dict[str, Any]]:
         """Returns the moments from a number on, also if they are put away."""
-        moments: list[dict[str, Any]] = orjson.loads(zlib.decompress(self._packed)) if self._packed else self.moments
-        return moments[first:]
+        if self._packed:
+            return list(orjson.loads(zlib.decompress(self._packed)))[first:]
+        return list(orjson.loads(self._joined(first)))
+
+    def _joined(self, first: int) -> bytes:
+        texts = [*self._texts, orjson.dumps(self.last)] if self.last else []
+        return b"[" + b",".join(texts[first:]) + b"]"
 
     def content(self, hidden: Collection[str] = ()) -> dict[str, Any]:
         """Returns what a page needs, see `sb3_pvp.matches.replay.page.content_of`, without some parts of the header."""

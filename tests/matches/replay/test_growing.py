@@ -43,12 +43,12 @@ def test_who_forfeits_has_lost(grown: tuple[object, GrowingRecording]) -> None:
     grown[1].forfeit(1, "is gone")
     assert grown[1].header["outcomes"] == ["won", "lost"]
     end = grown[1].events[-1]
-    assert (end["kind"], end["seat"], end["text"], end["tick"]) == ("end", 1, "is gone", len(grown[1].moments) - 1)
+    assert (end["kind"], end["seat"], end["text"], end["tick"]) == ("end", 1, "is gone", grown[1].tick)
 
 
 def test_what_is_put_away_is_still_there(grown: tuple[object, GrowingRecording]) -> None:
     before = orjson.loads(orjson.dumps(grown[1].content()))
     grown[1].put_away()
-    assert not grown[1].moments and grown[1].tick == len(before["recording"]["moments"]) - 1
+    assert not grown[1].last and grown[1].tick == len(before["recording"]["moments"]) - 1
     assert orjson.loads(orjson.dumps(grown[1].content())) == before
     assert grown[1].moments_from(2) == before["recording"]["moments"][2:]
