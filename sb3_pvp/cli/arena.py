@@ -143,7 +143,8 @@ def serve(
 
             address = stack.enter_context(serving_page(opened, host, port, shows=demo))
             typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")
-        with resumable("stopped; all matches that were over count, go on with"):
+        stopped = "stopped, and its arena is gone; begin another with"
+        with resumable(stopped if demo else "stopped; all matches that were over count, go on with"):
             play_rounds(opened, seconds, told)
             if not no_page:
                 _wait_for_ever()

@@ -12,12 +12,10 @@ import pytest
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import uploads
 from sb3_pvp.policies.files.shipped import shipped_file
-from tests.arena.page.browser import chromium
+from tests.arena.page.browser import PATIENCE, chromium, opened
 from tests.arena.page.pages import served
 
 sync_api = pytest.importorskip("playwright.sync_api")
-#: Milliseconds that anything may take on a busy machine.
-PATIENCE = 60_000
 #: A folder for screenshots to look at, if it is set.
 SHOTS = os.environ.get("SB3_PVP_SHOTS")
 
@@ -40,14 +38,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE)
-    page, wrong = context.new_page(), list[str]()
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
-    assert not [each for each in wrong if "the server responded with a status of 4" not in each]
+    with opened(browser, refused="the server responded with a status of 4") as page:
+        yield page
 
 
 def shot(page: Any, name: str) -> None:

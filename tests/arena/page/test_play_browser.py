@@ -13,8 +13,9 @@ import pytest
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.page import live_fight
+from tests.arena.page.browser import PATIENCE, opened
 from tests.arena.page.pages import served
-from tests.arena.page.test_page_browser import PATIENCE, browser, shot
+from tests.arena.page.test_page_browser import browser, shot
 
 sync_api = pytest.importorskip("playwright.sync_api")
 __all__ = ["browser"]  # a fixture
@@ -42,19 +43,6 @@ def arena_of(game: str, folder: Path, *scripts: str) -> Iterator[str]:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with arena_of("NhEnv", tmp_path_factory.mktemp("nh"), "noop", "scripted") as address:
         yield address
-
-
-@contextmanager
-def opened(browser: Any, width: int = 1280, **options: Any) -> Iterator[Any]:
-    """Yields a page; nothing may go wrong on it."""
-    context = browser.new_context(viewport={"width": width, "height": 844}, **options)
-    context.set_default_timeout(PATIENCE)
-    page, wrong = context.new_page(), list[str]()
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
-    assert not wrong
 
 
 def until(page: Any, said: str, act: Callable[[], object] = lambda: None) -> None:
