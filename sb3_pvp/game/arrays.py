@@ -93,6 +93,19 @@ class ArrayWorld:
             # Not of the seed alone: no future should repeat the numbers after a `reset` with its seed.
             self.random[fight] = np.random.default_rng([seed, 1])
 
+    def copy_fights(self, fights: ArrayLike, source: Any, others: ArrayLike) -> None:
+        """See `sb3_pvp.game.Copyable`: copies rows of all writeable arrays; a subclass with other state extends it.
+
+        Which seats the world's bot plays stays as it is.
+        """
+        if type(source) is not type(self) or source.contract.name != self.contract.name:
+            raise ValueError(f"fights of {type(source).__name__} cannot be copied into {type(self).__name__}")
+        which, of = fight_numbers(fights, self.num_fights), fight_numbers(others, source.num_fights)
+        if len(which) != len(of):
+            raise ValueError(f"{len(of)} fights cannot be copied into {len(which)}")
+        for name in set(_own_arrays(self)) - {"bots"}:
+            vars(self)[name][which] = vars(source)[name][of]
+
     def close(self) -> None:
         """Does nothing: there is nothing to release."""
 

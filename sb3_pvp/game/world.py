@@ -51,7 +51,7 @@ class World(Protocol):
     The arrays below are allocated once; `reset` and `step` overwrite them in place, so readers must copy what they
     keep. A finished fight keeps its outcome until it is reset.
 
-    Worlds may implement more: `Resumable`, `Reseedable`, `Leavable`, `Grouped`, and these optional attributes:
+    Worlds may implement more: `Resumable`, `Reseedable`, `Copyable`, `Leavable`, `Grouped`, and these optional attributes:
 
     * ``desync_reason``: `DesyncReason` numbers ``(F, 2)``;
     * ``bot_name``: the name of the world's own bot, by default ``"baseline"``;
@@ -110,6 +110,18 @@ class Reseedable(Protocol):
 
         Nothing else changes: what has been rolled already, such as a card that lies face down, stays. Fights in equal
         states with equal seeds then go on alike. Raises `ValueError`, and changes nothing, for wrong fights or seeds.
+        """
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """A world whose fights can be copied into another one, so that a search can play on from any moment."""
+
+    def copy_fights(self, fights: ArrayLike, source: Any, others: ArrayLike) -> None:
+        """Sets fights to the moment of ``others``, as many, in ``source``: a world of the same game, maybe this one.
+
+        What chance decides from then on does not follow from the generators there: nobody can look ahead into it.
+        Raises `ValueError`, and changes nothing, for wrong fights and for a world of another game.
         """
 
 

@@ -18,21 +18,28 @@ class BoardViewer(PlainViewer):
     """Shows the board as text: ``X`` for the pieces of the first seat that is shown, ``O`` for the other one's.
 
     Args:
-        contract: of the game, whose first observations are the planes, ``(rows, columns, 2)``.
+        contract: of the game, whose first observations are the planes, ``(rows, columns, 2)``, or with ``planes_first``
+            ``(2, rows, columns)``.
         rows, columns: of the board.
         in_turns: whether the first choice is to wait for the other player, for which nobody needs a button.
     """
 
-    def __init__(self, contract: Contract, rows: int, columns: int, in_turns: bool) -> None:
+    def __init__(
+        self, contract: Contract, rows: int, columns: int, in_turns: bool, planes_first: bool = False
+    ) -> None:
         super().__init__(contract)
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self._planes_first = rows, columns, planes_first
         self._moves = contract.heads[0].actions[in_turns:]
 
     def text(self, scene: PlainScene, color: bool = True) -> str:
         """Returns a line for the fight, the board with its rows, and who has which pieces."""
         seat = next(number for number, seen in enumerate(scene.seen) if seen is not None)
         values = [*(scene.seen[seat] or {}).values()][: self.rows * self.columns * 2]
-        mine, its = np.moveaxis(np.array(values).reshape(self.rows, self.columns, 2) > 0, 2, 0)
+        planes = np.array(values) > 0
+        if self._planes_first:
+            mine, its = planes.reshape(2, self.rows, self.columns)
+        else:
+            mine, its = np.moveaxis(planes.reshape(self.rows, self.columns, 2), 2, 0)
         cells = np.where(mine, "X", np.where(its, "O", "."))
         lines = [f"tick {scene.tick}, {' against '.join(scene.names)}: {scene.outcome}", *map(" ".join, cells.tolist())]
         if len(self._moves) == self.columns <= 9:

@@ -385,6 +385,13 @@ def find_contract(
     return contract
 
 
+def shaped(space: spaces.Space[Any], observations: Mapping[str, NDArray[Any]]) -> Any:
+    """Returns the parts of observations ``(batch, …)`` that a space has, in its shapes; unknown keys are ignored."""
+    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
+    known = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
+    return known if isinstance(space, spaces.Dict) else known[OBSERVATION]
+
+
 @th.no_grad()
 def probabilities_and_values(
     policy: MaskableActorCriticPolicy,
@@ -400,10 +407,7 @@ def probabilities_and_values(
         actions: ints ``(batch, heads)``.
         masks: bool ``(batch, A)``.
     """
-    space = policy.observation_space
-    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    known: Any = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
-    seen, _ = policy.obs_to_tensor(known if isinstance(space, spaces.Dict) else known[OBSERVATION])
+    seen, _ = policy.obs_to_tensor(shaped(policy.observation_space, observations))
     if isinstance(policy, AutoregressivePolicy):
         joint = policy.head_probabilities(seen, th.as_tensor(actions, device=policy.device), masks)
     else:

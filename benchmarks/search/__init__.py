@@ -1,0 +1,1 @@
+"""What search costs, how strong it plays, and what it teaches."""

@@ -1,0 +1,1 @@
+"""Monte-Carlo tree search with the policy and value of a fighter."""
