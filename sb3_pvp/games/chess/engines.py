@@ -52,7 +52,7 @@ class Strength(BaseModel):
 
 
 class EngineFailed(ValueError):
-    """Raised for an engine that cannot be started, hangs, ends, or makes no legal move; the next move starts it anew."""
+    """Raised for an engine that does not start, hangs, ends, or plays no legal move; the next turn starts it anew."""
 
 
 class Engine:
@@ -84,18 +84,18 @@ class Engine:
         found = shutil.which(program) or shutil.which(program, path=_PLACES)
         if found is None:
             raise ValueError(f"{program} is not installed: apt-get install {known.package}")
-        self.elo, self._process, self._lock = strength.elo, None, threading.Lock()
+        self.elo, self._lock = strength.elo, threading.Lock()
+        self._process: OwnedProcess | None = None
         limits = {each: getattr(strength, each) for each in known.limits if getattr(strength, each)}
         first = known.limits[0]
         limit = " ".join(f"{each} {value}" for each, value in (limits or {first: _DEFAULTS[first]}).items())
-        options = {"Threads": 1} if "stockfish" in program else {}
+        options: dict[str, object] = {"Threads": 1} if "stockfish" in program else {}
         if strength.elo is not None:
             options |= {"UCI_LimitStrength": "true", "UCI_Elo": strength.elo}
         if strength.skill is not None:
             options["Skill Level"] = strength.skill
         written = ";".join(f"{each}={value}" for each, value in options.items())
         self._command = [limit, written, found, *known.arguments]
-        self._process: OwnedProcess | None
 
     def __call__(self, turn: Turn) -> None:
         """Chooses a move in each fight in which the own side is to move."""

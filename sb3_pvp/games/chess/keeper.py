@@ -1,8 +1,8 @@
 """The keeper of a chess engine: talks UCI with it, and ends it whatever happens. Run as a script: nothing but Python.
 
 It is a process between us and the engine. An engine that hangs is ended by the keeper; if we are gone, even if we were
-killed, the keeper's stdin ends, and it kills the engine. All that it takes are positions: a stranger's code in a sandbox
-that has the pipe cannot tell an engine, which is outside, to write files.
+killed, the keeper's stdin ends, and it kills the engine. All that it takes are positions: a stranger's code in a
+sandbox that has the pipe cannot tell an engine, which is outside, to write files.
 
 ``python keeper.py SECONDS LIMIT OPTIONS PROGRAM [ARGUMENT ...]``. One line comes out first, ``ready`` or ``error ...``;
 then for each line ``startpos moves e2e4`` or ``fen FEN moves e7e5`` one with ``move e2e4`` or ``error ...``, which is
@@ -104,11 +104,12 @@ class Keeper:
 
     def _listen(self, text: str, deadline: float) -> None:
         assert self._engine.stdout is not None
-        ready = select.select([0, self._engine.stdout], [], [], max(deadline - time.monotonic(), 0))[0]
+        output = self._engine.stdout.fileno()
+        ready = select.select([0, output], [], [], max(deadline - time.monotonic(), 0))[0]
         if 0 in ready:
             self._read_request()
-        if self._engine.stdout in ready:
-            heard = os.read(self._engine.stdout.fileno(), 1 << 16)
+        if output in ready:
+            heard = os.read(output, 1 << 16)
             if not heard:
                 self.fail("has ended")
             self._heard += heard

@@ -27,7 +27,7 @@ def position_of(observation: NDArray[np.float32]) -> Position:
     planes, position = observation.reshape(len(PLANES), 64), np.zeros(rules.SIZE, np.int16)
     for number in range(6):
         position[:64] += ((number + 1) * (planes[number] - planes[6 + number])).astype(np.int16)
-    facts = {name: plane for name, plane in zip(PLANES[12:], planes[12:], strict=True)}
+    facts = dict(zip(PLANES[12:], planes[12:], strict=True))
     rights = ("own_short", "own_long", "its_short", "its_long")
     position[rules.RIGHTS] = sum(1 << bit for bit, name in enumerate(rights) if facts[name][0])
     position[rules.PASSED] = np.argmax(facts["en_passant"]) if facts["en_passant"].any() else -1
@@ -96,7 +96,7 @@ def write_pgn(heads: Mapping[str, str], moves: Sequence[str]) -> str:
 
     ``heads`` are its tags, of which ``Result`` is one; ``moves`` as UCI writes them.
     """
-    complete = {name: heads.get(name, "????.??.??" if name == "Date" else "?") for name in _HEADS} | heads
+    complete = {name: heads.get(name, "????.??.??" if name == "Date" else "?") for name in _HEADS} | {**heads}
     words = []
     for ply, (_, text) in enumerate(walk(moves)):
         words += [f"{ply // 2 + 1}. {text}" if ply % 2 == 0 else text]

@@ -21,12 +21,11 @@ from sb3_pvp.games.chess.notation import legal_by_name, walk
 from sb3_pvp.games.chess.params import START
 from sb3_pvp.games.chess.rules import BLACK, ENDINGS
 from sb3_pvp.matches.play import PlannedFight, PlayedFight, Referee, play_fights
-from sb3_pvp.matches.scoring import game_of
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import OpponentChoice, playing_like
 from sb3_pvp.players.pool import Members
 from sb3_pvp.policies.acting import Decision
-from sb3_pvp.policies.files.model_files import load
+from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.shipped import find_model
 
 PARALLEL_GAMES = 32  #: Games beside each other: those that are not over are lost if the command is stopped.
@@ -123,9 +122,8 @@ class _Scorer(Referee):
         position = self._world.positions[row]
         if self._world.outcome[row, 0] or (self._world.white[row] ^ position[BLACK]) != seat:
             return 0
-        return asked.choose(
-            " ".join(["startpos moves", *self._moves[row]]).removesuffix(" moves"), legal_by_name(position)
-        )
+        moves = " ".join(["moves", *self._moves[row]] if self._moves[row] else [])
+        return asked.choose(f"startpos {moves}".strip(), legal_by_name(position))
 
 
 _TAG = r'\[(\w+) "((?:[^"\\]|\\.)*)"\]\n'

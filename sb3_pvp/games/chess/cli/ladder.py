@@ -57,7 +57,9 @@ def play_ladder(
     """
     choice, game = find_player(name, deterministic)
     for rung in rungs:
-        find_player(rung, False)  # all, before the first game
+        find_player(rung, False)
+        if is_engine(rung):
+            engine(rung).start()  # all, before the first game
     kept, version = GameFile(file), _version(str(choice.opponent))
     if others := {each.get("Model", "") for each in kept.games} - {version}:
         raise ValueError(

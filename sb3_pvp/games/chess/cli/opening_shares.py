@@ -32,7 +32,7 @@ def models_of(source: str) -> list[str]:
     folder = Path(source)
     if not folder.is_dir():
         return [source]
-    found = {}
+    found = dict[int, str]()
     for path in sorted(folder.rglob("*_steps.zip")):
         try:
             found.setdefault(player_of_file(path).age, str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +32,8 @@ class UciSession:
 
     def __init__(self, name: str, choice: OpponentChoice, game: Game, seed: int = 0) -> None:
         self._name, self._choice, self._game, self._seed = name, choice, game, seed
-        self._world = game.make_world("sim", 1, seed, {})
-        self._fen, self._moves = START, list[str]()  # the position that was given
+        self._world: Any = game.make_world("sim", 1, seed, {})
+        self._fen, self._moves, self._placed = START, list[str](), True  # the position that was given
         self._known: tuple[str, int] = "", -1  # the start of the game that the player has seen, and its seat
         self._seen, self._decided = list[str](), False  # moves of it; whether it has decided in the last position
         self._pool: OpponentPool | None = None
@@ -58,7 +59,8 @@ class UciSession:
         yield from (f"id name sb3-pvp {self._name}", "id author the sb3_pvp authors", "uciok")
 
     def _place(self, words: Sequence[str]) -> Iterator[str]:
-        """Takes a position, or raises `ValueError` and keeps the one before."""
+        """Takes a position; raises `ValueError` if it is none, or nothing is left to play in it."""
+        self._placed = False
         if not words or words[0] not in ("startpos", "fen"):
             raise ValueError("write position startpos or position fen FEN, and maybe moves e2e4 e7e5 behind it")
         end = words.index("moves") if "moves" in words else len(words)
@@ -67,10 +69,12 @@ class UciSession:
             raise ValueError(f"behind startpos comes moves, not {words[1]!r}")
         list(walk(moves, fen))
         self._game.make_world("sim", 1, 0, {"fen": fen, "claims": False})
-        self._fen, self._moves = fen, moves
+        self._fen, self._moves, self._placed = fen, moves, True
         return iter(())
 
     def _go(self, words: Sequence[str]) -> Iterator[str]:
+        if not self._placed:
+            raise ValueError("the last position was refused: there is none to play in")
         wrong = [each for each in words if not each.lstrip("-").isdecimal() and each not in _LIMITS]
         waits = {"infinite", "ponder"} & {*wrong}
         answer = f"bestmove {self._move()}"
@@ -89,16 +93,15 @@ class UciSession:
     def _move(self) -> str:
         """Returns the player's move in the position; it sees all positions of the game, one after another."""
         positions = [position for position, _ in walk(self._moves, self._fen)]
-        first = self._fen.split()[1] == "b"
-        black = bool(positions[-1][BLACK]) if positions else first
+        black = int(positions[-1][BLACK]) if positions else int(self._fen.split()[1] == "b")
         self._catch_up(_SEAT_OF_WHITE + black)
+        if self._world.outcome[0, 0]:
+            return "0000"
         assert self._pool is not None
         if not self._decided:
             self._pool.act(self._actions)
             self._decided = True
         legal = legal_by_name(self._world.positions[0])
-        if self._world.outcome[0, 0] or not legal:
-            return "0000"
         by_action = {action: move for move, action in legal.items()}
         # Whoever chooses no legal move plays the first one, as in the world.
         return by_action.get(int(self._actions[0, black, 0]), by_action[min(by_action)])
@@ -113,7 +116,7 @@ class UciSession:
             self._pool.begin(np.array([0]), [self._seed])
             self._known, self._seen, self._decided = (self._fen, seat), [], False
         for move in self._moves[len(self._seen) :]:
-            if not self._decided:
+            if not self._decided and not self._world.outcome[0, 0]:
                 self._pool.act(self._actions)
             mover = int(self._world.positions[0, BLACK])
             self._actions[0, mover] = legal_by_name(self._world.positions[0]).get(move, 0)
