@@ -1,4 +1,4 @@
-"""The keeper of a chess engine: talks UCI with it, and ends it whatever happens. Run as a script: nothing but Python.
+"""The keeper of a chess engine: talks UCI with it, and ends it whatever happens. Run as a script, on POSIX systems.
 
 It is a process between us and the engine. An engine that hangs is ended by the keeper; if we are gone, even if we were
 killed, the keeper's stdin ends, and it kills the engine. All that it takes are positions: a stranger's code in a

@@ -22,7 +22,7 @@ chess = typer.Typer(help="Chess: how strong a model is, and what it plays.", add
 @chess.command("ladder")
 def ladder(
     model: _Model,
-    games: Annotated[int, typer.Option(min=2, help="Games on each rung, in pairs with swapped colours.")] = 20,
+    games: Annotated[int, typer.Option(min=2, help="Games on each rung, in pairs with swapped colors.")] = 20,
     rung: Annotated[
         list[str] | None, typer.Option(help="An opponent, the weakest first; default: random to UCI_Elo 2650.")
     ] = None,
@@ -42,9 +42,12 @@ def ladder(
 
     _use_one_thread()
     if games % 2:
-        raise Refusal(f"games come in pairs with swapped colours: --games must be even, not {games}")
+        raise Refusal(f"games come in pairs with swapped colors: --games must be even, not {games}")
     file = output or Path(f"ladder-{_stem(model)}.pgn")
-    rungs = play_ladder(model, tuple(rung or RUNGS), games, file, seed, not stochastic, _say)
+    try:
+        rungs = play_ladder(model, tuple(rung or RUNGS), games, file, seed, not stochastic, _say)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"stopped; the games that were over are in {file}, go on with") from error
     together = elo_together(rungs)
     if as_json:
         rows: Any = {"elo": together and together._asdict(), "scale": SCALE, "rungs": [*map(as_record, rungs)]}

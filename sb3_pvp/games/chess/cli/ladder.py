@@ -50,7 +50,7 @@ def play_ladder(
     deterministic: bool,
     say: Callable[[str], object],
 ) -> list[Rung]:
-    """Plays what is left of a ladder: ``games`` on each rung, in pairs with swapped colours, appended to the file.
+    """Plays what is left of a ladder: ``games`` on each rung, in pairs with swapped colors, appended to the file.
 
     ``say`` is told about each rung. Raises `ValueError` for a player or engine that is none, and if the file has games
     of another model; `sb3_pvp.games.chess.engines.EngineFailed` if an engine fails; what was played stays.
