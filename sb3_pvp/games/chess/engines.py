@@ -22,7 +22,7 @@ from sb3_pvp.games.chess import keeper
 from sb3_pvp.games.chess.layout import CONTRACT
 
 PATIENCE = 60.0  #: Seconds that an engine may take to start, and for a move, before it counts as hanging.
-_PLACES = "/usr/games:/usr/local/games:/usr/local/bin:/opt/homebrew/bin"  # besides those of the path
+_PLACES = "/usr/games:/usr/local/games:/usr/local/bin"  # besides those of the path
 
 
 class Program(NamedTuple):
