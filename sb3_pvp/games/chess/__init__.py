@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.game import Game, find_game
 from sb3_pvp.game.arrays import OutcomeRewards
-from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.games.chess.engines import ChessScripts
 from sb3_pvp.games.chess.layout import CONTRACT, NAME
 from sb3_pvp.games.chess.params import ChessParams
 from sb3_pvp.games.chess.viewer import ChessViewer
@@ -22,7 +22,7 @@ class ChessGame(Game):
     """Chess between two seats, one of which has White."""
 
     name, contract, params, rewards, viewer = NAME, CONTRACT, ChessParams, OutcomeRewards(), ChessViewer()
-    scripts: Mapping[str, Any] = {"random": Turn.choose_at_random}
+    scripts: Mapping[str, Any] = ChessScripts()
 
     def __repr__(self) -> str:
         return self.name
