@@ -16,6 +16,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.export.inference import open_backend
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.planes import ResidualPlanes
+from sb3_pvp.policies.sampling import HeadTables
 
 
 def test_it_is_what_it_says() -> None:
@@ -52,12 +53,15 @@ def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> Non
     }
     model = PvpPPO(AutoregressivePolicy, env, n_steps=16, batch_size=32, policy_kwargs=arguments, seed=0)
     model.learn(4 * 32)
+    # Two tables of rules between 4,672 actions would take 175 MB, in the policy and in what it samples with.
+    tables = HeadTables(model.policy.heads)
+    parts = (*model.policy.rules.buffers(), *map(th.as_tensor, (tables.table, tables.permits)))
+    assert sum(part.nbytes for part in parts) < 1e6
     assert any(block.second.weight.any() for block in model.policy.extractors[0][0].extractor.blocks)
     observations = env.reset()
     wanted, _ = model.predict(observations, deterministic=True)
     assert np.take_along_axis(observations["action_mask"], wanted, axis=1).all()
     model.save(tmp_path / "chess.zip")
-    # A table of rules between 4,672 actions would take 87 MB.
     assert (tmp_path / "chess.zip").stat().st_size < 4e6
     loaded = MaskablePPO.load(tmp_path / "chess.zip")
     assert np.array_equal(loaded.predict(observations, deterministic=True)[0], wanted)
