@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game, seen_scene
 from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.chess import CHESS
@@ -135,6 +136,29 @@ def test_a_restored_world_goes_on_alike(seed: int, before: int, after: int) -> N
     one, two = world.get_state()["arrays"], other.get_state()["arrays"]
     assert {name: each.tobytes() for name, each in one.items()} == {name: each.tobytes() for name, each in two.items()}
     assert {"positions", "keys", "known", "white", "claims", "last", "endings"} <= one.keys()
+
+
+def test_what_moves_win_is_reported_and_rewarded_if_asked_for() -> None:
+    world = board(fen="n3k3/1P6/8/3pP3/8/8/8/4K3 w - d6 0 1")
+    gains = []
+    for move in ("e5d6", "e1d1", "b7a8", "d1d2", "a8d5"):
+        play(world, move)
+        gains.append(world.report["material"][0].tolist())
+    assert gains == [[1, -1], [0, 0], [11, -11], [0, 0], [0, 0]]
+    world.reset()
+    assert not world.report["material"].any()
+    env = PvpVecEnv(2, game=CHESS, opponent="self", seed=0, rewards={"material": 0.1, "tie": -0.5})
+    env.reset()
+    rng, ends, gained = np.random.default_rng(0), list[float](), 0.0
+    while len(ends) < 2:
+        masks = env.env_method("action_masks")
+        _, rewards, over, infos = env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])[:, None])
+        if over.any():
+            ends = [each - {"won": 1, "lost": -1, "tied": -0.5}[info["outcome"]] for each, info in zip(rewards, infos, strict=True)]
+            rewards = np.array(ends)
+        assert rewards[0] == pytest.approx(-rewards[1])
+        gained += abs(rewards[0])
+    assert gained > 1
 
 
 def test_gymnasium_and_scripts_know_it() -> None:
