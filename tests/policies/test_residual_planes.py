@@ -17,6 +17,8 @@ from sb3_pvp.policies.export.inference import open_backend
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.planes import ResidualPlanes
 from sb3_pvp.policies.sampling import HeadTables
+from sb3_pvp.serving.client import Client
+from tests.serving.served import serving
 
 
 def test_it_is_what_it_says() -> None:
@@ -40,6 +42,17 @@ def test_it_is_what_it_says() -> None:
 def test_it_needs_planes() -> None:
     with pytest.raises(ValueError, match=r"three axes, not \(9,\)"):
         ResidualPlanes(spaces.Box(-1, 1, (9,)))
+
+
+def test_a_policy_takes_its_name() -> None:
+    spaces_ = spaces.Box(-1, 1, (2, 4, 4)), spaces.Discrete(3)
+    small = {"features_extractor_kwargs": {"channels": 2, "blocks": 1, "features_dim": 3}, "net_arch": []}
+    policy = AutoregressivePolicy(
+        *spaces_, lambda _: 1e-3, features_extractor_class="ResidualPlanes", contract=None, **small
+    )
+    assert isinstance(policy.extractors[0][0].extractor, ResidualPlanes)
+    with pytest.raises(ValueError, match="unknown features extractor 'ResidualPlane'.*did you mean 'ResidualPlanes'"):
+        AutoregressivePolicy(*spaces_, lambda _: 1e-3, features_extractor_class="ResidualPlane", contract=None)
 
 
 def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> None:
@@ -70,3 +83,11 @@ def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> Non
     flat, masks = observations["observation"].reshape(4, 1, -1), observations["action_mask"].astype(bool)
     decided = backend.decide(flat, masks, np.full((4, 1), -1.0, np.float32), True)
     assert np.array_equal(decided.actions, wanted)
+    assert np.array_equal(load(tmp_path / "chess.fighter").predict(observations, deterministic=True)[0], wanted)
+    for backend_name in ("torch", "compiled", "onnx"):
+        with serving(tmp_path, backend=backend_name) as server, Client(port=server.port) as client:
+            served = [
+                client.predict("chess", one.reshape(1, -1), [mask], True).action
+                for one, mask in zip(flat, masks, strict=True)
+            ]
+            assert np.array_equal(served, wanted)
