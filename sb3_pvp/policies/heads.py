@@ -114,7 +114,7 @@ def _compiled(tables: DependencyTables, membership: NDArray[np.float32]) -> tupl
     if tables.require_all.any():
         others = membership @ membership.T - np.eye(len(membership), dtype=np.float32)
         forbids = others @ tables.require_all.T + forbids
-    return forbids, tables.require_any.T.astype(np.float32), tables.require_any.any(1)
+    return forbids, tables.require_any.T.astype(np.float32), np.asarray(tables.require_any.any(1))
 
 
 def _without_rules(state: dict[str, Any], prefix: str, *_: Any) -> None:

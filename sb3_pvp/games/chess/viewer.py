@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class ChessViewer:
     def events(self, scenes: Sequence[ChessScene]) -> list[dict[str, Any]]:
         """Returns all moves in long notation, such as ``Ng1-f3`` or ``e7xd8=Q+``, and how the game has ended."""
         found = []
-        for tick, (before, after) in enumerate(zip(scenes, scenes[1:], strict=False), 1):
+        for tick, (before, after) in enumerate(pairwise(scenes), 1):
             seat = before.white if before.fen.split()[1] == "w" else 1 - before.white
             text = _notation(before.fen, after)
             kind = "check" if after.check else "capture" if "x" in text else "move"

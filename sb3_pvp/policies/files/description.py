@@ -19,6 +19,7 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 
 from sb3_pvp.common.arguments import FrameAge, NonNegativeInt, PositiveInt
 from sb3_pvp.common.errors import first_error, require_known

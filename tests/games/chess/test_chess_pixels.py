@@ -58,7 +58,9 @@ def test_both_contracts_describe_the_same_position(seed: int, plies: int) -> Non
             assert np.array_equal(view, own - other)
         # Who sits opposite sees the same board with the ranks and the sides exchanged, and the same squares lit up.
         assert np.array_equal(views[0], -views[1].reshape(8, 8)[::-1].ravel())
-        lit = [np.isin(tiles(by_pixels, fight, seat), [DARK + MOVED, LIGHT + MOVED]).any(axis=(1, 2)) for seat in (0, 1)]
+        lit = [
+            np.isin(tiles(by_pixels, fight, seat), [DARK + MOVED, LIGHT + MOVED]).any(axis=(1, 2)) for seat in (0, 1)
+        ]
         assert np.array_equal(lit[0], lit[1].reshape(8, 8)[::-1].ravel())
         assert lit[0].sum() == (2 if by_pixels.last[fight] >= 0 else 0)
 
