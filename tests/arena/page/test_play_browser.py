@@ -31,9 +31,10 @@ def fast() -> Iterator[None]:
 
 
 @contextmanager
-def arena_of(game: str, folder: Path, *scripts: str) -> Iterator[str]:
+def arena_of(game: str, folder: Path, *scripts: str, **facts: Any) -> Iterator[str]:
     """Yields the address of an arena of a game."""
-    with closing(Arena.create(folder / "arena", Challenge(name="here", game=game, scripts=scripts))) as arena:
+    challenge = Challenge(name="here", game=game, scripts=scripts, **facts)
+    with closing(Arena.create(folder / "arena", challenge)) as arena:
         arena.workers.close()
         with served(arena, guarded=False) as address:
             yield address

@@ -18,6 +18,11 @@ const scene = {
   picture: (tick) => "",
   /** For a fight that a human plays: how far from the opponent a point of the picture is, as east and north; null: nowhere. */
   offsetAt: null,
+  /** For a fight that a human plays: presses the control of a sub-action, and says whether it is possible; null: nobody plays. */
+  press: null,
+  allows: null,
+  /** What a choice is called, by its positions; "none" for one that does nothing. */
+  label: (tick, seat, head, choice) => page.labels[head][choice],
   /** Elements above and below a fighter's choices, and a function that updates them. */
   panel: (seat) => ({ above: [], below: [], draw: (tick) => {} }),
   /** Charts over the whole fight: `[name, height, read(tick, seat), inText(value)]`. */
