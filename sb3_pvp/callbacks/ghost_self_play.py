@@ -241,4 +241,5 @@ class GhostSelfPlayCallback(base.PvpCallback):
         """Returns which agents of both teams are in the game now, bool ``(rows, 2, agents)``."""
         seen = self._fights.world.obs
         flags = [np.ones(seen.shape[:2], bool) if each is None else seen[..., each] != 0 for each in self._active]
-        return np.stack(flags, -1) & self._plays
+        present: NDArray[np.bool_] = np.stack(flags, -1) & self._plays
+        return present
