@@ -1,9 +1,13 @@
 """For all tests."""
 
 import os
+import signal
 
+import pytest
 import torch
 from hypothesis import settings
+
+from sb3_pvp.common.processes import STOP_SIGNALS
 
 # No processes beside the tests, which may run in parallel themselves, unless a test asks for them.
 os.environ.setdefault("SB3_PVP_CORES", "1")
@@ -14,3 +18,13 @@ torch.set_num_threads(1)
 # No test asserts an absolute time: on a busy machine, one example may take a second.
 settings.register_profile("sb3_pvp", deadline=None)
 settings.load_profile("sb3_pvp")
+
+_HANDLERS = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+
+@pytest.fixture(autouse=True)
+def usual_handlers_of_signals() -> None:
+    """Some libraries, such as Ray, leave handlers of their own behind, by which no later command of ours is stopped."""
+    for number, handler in _HANDLERS.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)

@@ -31,12 +31,16 @@ def stopping() -> AbstractContextManager[None]:
 def interrupts() -> Iterator[None]:
     """Raises `KeyboardInterrupt` where compiled functions make another error of it.
 
-    Those of Numba raise a `SystemError` if a signal to stop comes while their arguments are prepared.
+    Those of Numba raise a `SystemError` if a signal to stop comes while their arguments are prepared, and one from that
+    for each function that this one was called by.
     """
     try:
         yield
     except SystemError as error:
-        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+        first: BaseException | None = error
+        while isinstance(first, SystemError):
+            first = first.__cause__ or first.__context__
+        if isinstance(first, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise
 

@@ -146,8 +146,10 @@ class LiveFight(GrowingRecording):
         viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
-        missed = {"moments": self.moments_from(seen), "first": seen, "events": self.events, **self._status()}
+        moments = orjson.Fragment(self.moments_text(seen))  # as a text: who watches for long does not keep the objects
+        missed = {"moments": moments, "first": seen, "events": self.events, **self._status()}
         viewer.put_nowait(orjson.dumps(missed).decode())
+        del moments, missed
         if self.state == "over":
             viewer.put_nowait(None)
         if player is not None:
