@@ -202,7 +202,7 @@ def test_a_notebook_shows_the_page_inside_its_own(tab: Tab, fight: Recording, tm
 def test_what_the_script_of_a_game_may_set_is_documented() -> None:
     source = (ROOT / "sb3_pvp/matches/replay/data/fight.js").read_text(encoding="utf-8").partition("const scene = {")[2]
     names = re.findall(r"^  (\w+):", source, re.MULTILINE)
-    assert len(names) == 8
+    assert len(names) == 9
     text = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
     assert all(f"| `scene.{name} = " in text for name in names)
 
