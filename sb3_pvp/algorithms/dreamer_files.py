@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
+from sb3_pvp.algorithms.dreamer.fighters import FighterPolicy
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
@@ -43,6 +44,7 @@ class PlainPolicy(BaseModel):
     head_sizes: tuple[int, ...] = Field(min_length=1)
     is_discrete: bool
     size: dict[str, int]
+    is_fighter: bool = False  #: Whether it is a `FighterPolicy`; its weights have the rules.
 
     @property
     def observation_space(self) -> Space[Any]:
@@ -62,9 +64,12 @@ class PlainPolicy(BaseModel):
         given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
         with th.device("meta"):  # where tensors have shapes, and no memory
             shapes = {name: part.shape for name, part in DreamerPolicy(*given, mlp_keys="").state_dict().items()}
-        if other := {name: part.shape for name, part in weights.items()}.items() ^ shapes.items():
-            raise ValueError(f"its networks are of another size than its description says: {min(other)[0]}")
-        policy = DreamerPolicy(*given, mlp_keys="")
+        # A fighter's own parts are no larger than what is the same in both, and the number of entries.
+        own = ("networks.actor.", "networks.decoder.") if self.is_fighter else ()
+        found = {name: part.shape for name, part in weights.items()}
+        if other := [name for name, _ in found.items() ^ shapes.items() if not name.startswith(own)]:
+            raise ValueError(f"its networks are of another size than its description says: {min(other)}")
+        policy = FighterPolicy(*given, mlp_keys="", contract=None) if own else DreamerPolicy(*given, mlp_keys="")
         policy.load_state_dict(weights)
         return policy
 
@@ -91,6 +96,11 @@ class NumberedDraws(Draws):
         """Implements `Draws.actions`, of choices."""
         choices = {key: each for key, each in distributions.items() if isinstance(each, Choices)}
         return {key: self._draw(each.logits.softmax(-1)) for key, each in choices.items()}
+
+    def uniforms(self, rows: int, heads: int) -> th.Tensor:
+        """Implements `Draws.uniforms`."""
+        numbers, self._left = self._left[:, :heads].float(), self._left[:, heads:]
+        return numbers
 
 
 class DreamerActing:
@@ -162,6 +172,7 @@ class DreamerFiles(Algorithm):
             head_sizes=head_sizes_of(actions),
             is_discrete=isinstance(actions, spaces.Discrete),
             size=asdict(policy.size),
+            is_fighter=isinstance(policy, FighterPolicy),
         ).model_dump(mode="json")
 
     def acting(self, model: Any) -> DreamerActing:

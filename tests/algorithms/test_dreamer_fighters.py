@@ -110,8 +110,8 @@ def test_an_opponent_acts_as_predict_does_with_its_state(path: Path) -> None:
 def test_drawn_as_the_probabilities_of_legal_entries(path: Path) -> None:
     model, mask = load(path), np.array([True, False, True, True])
     with th.no_grad():
-        model.policy.networks.actor.outputs["of_action"].bias[:] = th.tensor([0.0, 3.0, 1.0, 2.0])
-        model.policy.networks.actor.outputs["of_action"].weight.zero_()
+        model.policy.networks.actor.heads.direct.bias[:] = th.tensor([0.0, 3.0, 1.0, 2.0])
+        model.policy.networks.actor.heads.direct.weight.zero_()
     opponent, count = model_opponent(model), 20_000
     seen, masks = np.ones((1, count, 1, 3), np.float32), np.tile(mask, (1, count, 1))
     shares = np.bincount(decide(opponent, seen, masks)[0, :, 0], minlength=4) / count
