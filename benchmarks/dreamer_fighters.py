@@ -25,7 +25,7 @@ REWARDS = {"damage_dealt": 0.2, "damage_received": -0.25, "protected_correct_pra
 FIGHTS: dict[str, Any] = {"reset_params": RESET, "rewards": REWARDS | {"attacked_correct_prayer": 0.01}}
 DREAMER: dict[str, Any] = {
     "learning_rate": 1e-3, "buffer_size": 200_000, "batch_size": 16, "batch_length": 32, "train_ratio": 128.0,
-    "imag_last": 8, "ent_coef": 1e-3, "rollout_steps": 64, "policy_kwargs": {"size": "micro", "optimizer_kwargs": {"warmup": 100}},
+    "imag_last": 8, "ent_coef": 1e-2, "rollout_steps": 64, "policy_kwargs": {"size": "micro", "optimizer_kwargs": {"warmup": 100}},
 }  # fmt: skip
 #: Of the preset NhEnv, without its schedules, which are for two million ticks.
 PPO: dict[str, Any] = {

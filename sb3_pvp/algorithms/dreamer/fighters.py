@@ -238,9 +238,6 @@ def illegal_shares(networks: FighterNetworks, batch: Sequences, steps: int) -> d
 
 
 def forbidden(actor: HeadsActor, actions: Tensors, masks: th.Tensor) -> th.Tensor:
-    """Returns which joint actions, ``(n, size)`` of each key, masks forbid, bool ``(n,)``; see `DependencyRules.legal`."""
-    rules = actor.heads.rules
-    chosen = rules.one_hot(th.cat([actions[key] for key in actor.counts], -1)) > 0
-    without = masks.float() @ rules.membership == 0  # of which the first entry is legal
-    legal = masks.index_copy(1, rules.offsets[:-1], masks.index_select(1, rules.offsets[:-1]) | without)
-    return (chosen & ~legal).any(-1)
+    """Returns which joint actions, ``(n, size)`` of each key, masks and rules forbid, bool ``(n,)``."""
+    rules, chosen = actor.heads.rules, th.cat([actions[key] for key in actor.counts], -1)
+    return ((rules.one_hot(chosen) > 0) & ~rules.legal(masks, chosen, compiled=False)).any(-1)
