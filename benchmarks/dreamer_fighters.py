@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +24,8 @@ REWARDS = {"damage_dealt": 0.2, "damage_received": -0.25, "protected_correct_pra
 FIGHTS: dict[str, Any] = {"reset_params": RESET, "rewards": REWARDS | {"attacked_correct_prayer": 0.01}}
 DREAMER: dict[str, Any] = {
     "learning_rate": 1e-3, "buffer_size": 200_000, "batch_size": 16, "batch_length": 32, "train_ratio": 128.0,
-    "imag_last": 8, "ent_coef": 1e-2, "rollout_steps": 64, "policy_kwargs": {"size": "micro", "optimizer_kwargs": {"warmup": 100}},
+    "imag_last": 8, "ent_coef": 1e-2, "rollout_steps": 64,
+    "policy_kwargs": {"size": "micro", "optimizer_kwargs": {"warmup": 100}},
 }  # fmt: skip
 #: Of the preset NhEnv, without its schedules, which are for two million ticks.
 PPO: dict[str, Any] = {
@@ -72,7 +72,8 @@ class Curve(BaseCallback):
         self.names, self.end, self.is_over = {"trial": name, "seed": seed}, time.process_time() + seconds, False
 
     def _on_training_start(self) -> None:
-        self.spent, self.due = getattr(self.model, "curve", (0.0, 0))
+        curve: tuple[float, int] = getattr(self.model, "curve", (0.0, 0))
+        self.spent, self.due = curve
         self.start = time.process_time()
 
     def _on_rollout_start(self) -> None:
@@ -137,7 +138,7 @@ def learner(name: str, seed: int, folder: Path) -> BaseAlgorithm:
         model: BaseAlgorithm = algorithm.load(saved, env=env, device="cpu")
         return model
     saved.parent.mkdir(parents=True, exist_ok=True)
-    given = dict(seed=seed, device="cpu")
+    given: dict[str, Any] = {"seed": seed, "device": "cpu"}
     if trial.is_ppo:
         return PvpPPO("AutoregressivePolicy", env, **given, **PPO | trial.settings)
     given["replay_folder"] = str(saved.parent / "replay")
@@ -169,3 +170,104 @@ def run(
             if ticks > 0:
                 curve = Curve(name, int(seed), out, 60 * minutes)
                 model.learn(ticks, callback=curve, reset_num_timesteps=not curve.path.exists())
+
+
+@dreamer_fighters.command("legal")
+def legal(
+    path: Annotated[Path, typer.Argument(help="The model, by its file.", exists=True, dir_okay=False)],
+    decisions: Annotated[int, typer.Option(min=1, help="So many decisions are looked at.")] = 1_000_000,
+) -> None:
+    """Count the actions of a model that masks or rules forbid, in fights against the bot."""
+    import numpy as np
+
+    from sb3_pvp import load
+    from sb3_pvp.envs import PvpVecEnv
+
+    model, env = load(path), PvpVecEnv(64, game="NhEnv", opponent="baseline", seed=0, **FIGHTS)
+    contract = env.fights.contract
+    observations, state, starts, illegal, played = env.reset(), None, np.ones(64, bool), 0, 0
+    while played < decisions:
+        masks = env.action_masks()
+        actions, state = model.predict(observations, state, starts, deterministic=False)  # type: ignore[arg-type]
+        chosen = np.zeros_like(masks)
+        np.put_along_axis(chosen, actions + contract.head_offsets[:-1], True, 1)
+        illegal += int((chosen & ~(masks & contract.dependencies.satisfied(chosen))).any(1).sum())
+        played += len(actions)
+        observations, _, starts, _ = env.step(actions)
+    typer.echo(f"{illegal} of {played:,} actions were illegal")
+
+
+@dreamer_fighters.command("draw")
+def draw(
+    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False)] = Path("dreamer-fighters.png"),
+) -> None:
+    """Draw win rates and illegal shares of all runs of a folder; print ticks to each level as a Markdown table."""
+    runs = read_runs(folder)
+    draw_runs(out, runs)
+    typer.echo(table(runs))
+
+
+Runs = dict[tuple[str, int], list[dict[str, Any]]]
+
+
+def read_runs(folder: Path) -> Runs:
+    """Returns the evaluations of each run; what a part that went on has done again replaces what was there."""
+    runs: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+    for text in (folder / LINES).read_text().splitlines():
+        line = json.loads(text)
+        runs.setdefault((line["trial"], line["seed"]), {})[line["ticks"]] = line
+    return {run: [found[ticks] for ticks in sorted(found)] for run, found in sorted(runs.items())}
+
+
+def table(runs: Runs) -> str:
+    """Returns a row for each run: after how many ticks it first won so many fights, and how it ended."""
+    from sb3_pvp.matches.evaluation import wilson_interval
+
+    rows = [["trial, seed", *(f"ticks to {level:.0%}" for level in LEVELS), "last", "ticks", "updates", "CPU s"]]
+    rows.append(["---"] * len(rows[0]))
+    for (name, seed), lines in runs.items():
+        reached = [next((line["ticks"] for line in lines if rate(line) >= level), None) for level in LEVELS]
+        last = lines[-1]
+        low, high = wilson_interval(*last["baseline"])
+        shown = ["not yet" if ticks is None else f"{ticks:,}" for ticks in reached]
+        shown += [f"{rate(last):.1%} ({low:.1%} to {high:.1%})"]
+        rows.append([f"{name}, {seed}", *shown, f"{last['ticks']:,}", f"{last['updates']:,}", f"{last['cpu_s']:,.0f}"])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def rate(line: dict[str, Any], opponent: str = "baseline") -> float:
+    """Returns the share of fights that were won in an evaluation."""
+    wins, fights = line[opponent]
+    return float(wins / fights)
+
+
+def draw_runs(path: Path, runs: Runs) -> None:
+    """Draws win rates with 95 % intervals over ticks, one curve a run, and the shares of what masks forbid."""
+    from matplotlib.figure import Figure
+
+    from sb3_pvp.matches.evaluation import wilson_interval
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    wins, shares = figure.subplots(1, 2)
+    colors = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(name for name, _ in runs))}
+    for (name, seed), lines in runs.items():
+        ticks, opponents = [line["ticks"] for line in lines], filter(None, ("baseline", TRIALS[name].then))
+        for opponent, style in zip(opponents, ("-", "--"), strict=False):
+            label = f"{name}, seed {seed}, against {opponent}"
+            wins.plot(ticks, [rate(line, opponent) for line in lines], style, color=colors[name], label=label)
+            low, high = zip(*(wilson_interval(*line[opponent]) for line in lines), strict=True)
+            wins.fill_between(ticks, low, high, color=colors[name], alpha=0.12, linewidth=0)
+        learnt = [line for line in lines if "world_model/illegal" in line]
+        for figure_name, style in (("illegal_seen", ":"), ("illegal", "-"), ("illegal_end", "--")):
+            values = [line[f"world_model/{figure_name}"] for line in learnt]
+            if values:
+                label = f"{name}, seed {seed}: {figure_name}"
+                shares.plot([line["ticks"] for line in learnt], values, style, color=colors[name], label=label)
+    wins.set(xlabel="ticks", ylabel="share of fights won", ylim=(0, 1))
+    shares.set(xlabel="ticks", ylabel="share of actions in the model that true masks forbid", ylim=(0, None))
+    for panel in (wins, shares):
+        panel.grid(alpha=0.3)
+        if panel.lines:
+            panel.legend(fontsize=7)
+    figure.savefig(path, dpi=110)

@@ -157,7 +157,7 @@ class DreamerActing:
 
     @th.inference_mode()
     def imagine(self, states: NDArray[np.uint32], steps: int, futures: int = 16) -> tuple[NDArray[np.float32], ...]:
-        """Implements `ModelOpponent.imagine`: the means of some ``futures``, which are the same whenever it is asked."""
+        """Implements `ModelOpponent.imagine`: means of some ``futures``, the same ones whenever it is asked."""
         networks, copies = self._policy.networks, np.repeat(np.ascontiguousarray(states), futures, 0)
         carried, draws = self._unpacked(copies), Draws()
         state, action, seen = Latent(*carried[:2]), carried.action, []
@@ -175,7 +175,7 @@ class DreamerActing:
         # Only frames of now: the first ones.
         expected = symexp(expected[..., : expected.shape[-1] // frames_of(self._policy.observation_space)[0]])
         parts = values, rewards, goes_on.cumprod(1), expected
-        means = [part.unflatten(0, (-1, futures)).mean(1).numpy() for part in parts]
+        means = [part.reshape(-1, futures, *part.shape[1:]).mean(1).numpy() for part in parts]
         return means[0], means[1], means[2], means[3]
 
     def _unpacked(self, state: NDArray[np.uint32]) -> Carried:

@@ -21,9 +21,9 @@ from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.cli import main
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.rating import play_matches
-from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.replay import Recording
 from sb3_pvp.matches.replay.page import replay_page
 from sb3_pvp.matches.replay.record import record_fight
@@ -182,7 +182,9 @@ def look_ahead(recording: Recording) -> None:
         assert view is not None and view.future is not None
         future = view.future
         assert len(future.rewards) == len(future.goes_on) == 10 and 1 > future.goes_on[0] > future.goes_on[-1] > 0
-        assert len(future.seen) == 6 and {*future.seen} <= {*ids} and {len(part) for part in future.seen.values()} == {11}
+        assert (
+            len(future.seen) == 6 and {*future.seen} <= {*ids} and {len(part) for part in future.seen.values()} == {11}
+        )
     save = recording_from_plain(json.loads(json.dumps(recording_to_plain(recording))))
     assert save.moments[3].outlooks[0] is not None and save.moments[3].outlooks[0].future is not None
     assert "future" in replay_page(recording) and '"goes_on"' in replay_page(recording)

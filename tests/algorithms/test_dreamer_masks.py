@@ -131,7 +131,9 @@ def test_a_game_with_masks_has_another_policy(tmp_path: Path) -> None:
     old = DreamerV3(DreamerPolicy, nh(), **SMALL).learn(40)
     assert type(old.policy) is DreamerPolicy and OPPONENT not in old.replay_buffer.layout
     old.save(tmp_path / "old.zip")
-    assert type(load(tmp_path / "old.zip").policy) is type(load(tmp_path / "old.zip", safe=True).policy) is DreamerPolicy
+    assert (
+        type(load(tmp_path / "old.zip").policy) is type(load(tmp_path / "old.zip", safe=True).policy) is DreamerPolicy
+    )
 
 
 def test_both_seats_of_the_learner_are_experience() -> None:

@@ -136,7 +136,9 @@ class DreamerV3(OffPolicyAlgorithm):
         if self.cuda_graph and self.device.type != "cuda":
             raise ValueError(f"cuda_graph=True needs device='cuda', but this model is on {self.device}: leave it out")
         if self.cuda_graph and isinstance(self.policy, FighterPolicy):
-            raise ValueError("cuda_graph=True is not for games with action masks, whose heads choose on the CPU: leave it out")
+            raise ValueError(
+                "cuda_graph=True is not for games with action masks, whose heads choose on the CPU: leave it out"
+            )
         self._learning = GraphedCall(self._learn) if self.cuda_graph else self._learn
         if is_new:
             self.training_state = None
@@ -168,11 +170,21 @@ class DreamerV3(OffPolicyAlgorithm):
         layout |= {"reward": ((), np.float32), "is_first": ((), bool), "is_last": ((), bool), "is_terminal": ((), bool)}
         for kind, signals in (("observation", policy.observed.signals), ("action", policy.actions.signals)):
             layout |= {f"{kind}/{key}": signal.stored for key, signal in signals.items()}
-        is_fight = isinstance(policy, FighterPolicy) and self.env is not None and self.env.has_attr("opponent_name")
+        is_fight = isinstance(policy, FighterPolicy) and self.frame_ages is not None
         return layout | ({OPPONENT: ((), np.int32)} if is_fight else {})
 
     def _excluded_save_params(self) -> list[str]:
-        of_process = ("settings", "_counted", "_carried", "_rewards", "_figures", "_seen", "_rate", "_learning", "run_folder")
+        of_process = (
+            "settings",
+            "_counted",
+            "_carried",
+            "_rewards",
+            "_figures",
+            "_seen",
+            "_rate",
+            "_learning",
+            "run_folder",
+        )
         return [*super()._excluded_save_params(), *of_process, "resumable_parts"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
@@ -247,7 +259,8 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def _act(self) -> NDArray[Any]:
         """Returns actions of all environments; the record of an observation is complete with the action taken there."""
-        assert self._last_obs is not None and self._last_episode_starts is not None  # set by _setup_learn
+        assert self.env is not None and self._last_obs is not None
+        assert self._last_episode_starts is not None  # all set by _setup_learn
         if isinstance(self.replay_buffer, FightReplayBuffer):
             self.replay_buffer.look(self.env, self._last_episode_starts)
         observations = self.policy.observed.tensors(self.policy.obs_to_tensor(self._last_obs)[0])

@@ -1,7 +1,7 @@
 """DreamerV3 for fighters: masks that the model expects, heads with rules, and who sat opposite (dreamer.md §4.1).
 
-In a fight, masks are true. While the actor plays in the model there are none, so the model learns to expect them: a head
-upon its state says of each entry how likely it is to be legal, and the actor chooses among those that probably are.
+In a fight, masks are true. While the actor plays in the model there are none, so the model learns to expect them: a
+head upon its state says of each entry how likely it is to be legal; the actor chooses among those that probably are.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class HeadsActor(nn.Module):
         """Returns legal class numbers ``(n, size)`` of each key by masks, bool ``(n, A)``."""
         numbers = draws.uniforms(len(features), len(self.heads.rules.head_sizes))
         chosen, _ = self.distribution.act(self.trunk(features).detach().float(), masks, uniforms=numbers)
-        return dict(zip(self.counts, chosen.split([*self.counts.values()], -1), strict=True))
+        return dict(zip(self.counts, th.split(chosen, [*self.counts.values()], -1), strict=True))
 
     def judge(self, features: th.Tensor, actions: Tensors) -> tuple[th.Tensor, Tensors]:
         """Returns log-probabilities ``(…)`` and entropies ``(…)`` of each key, see `DreamerNetworks.judge`."""
         masks, chosen = actions[ACTION_MASK], th.cat([actions[key] for key in self.counts], -1)
         rows = (part.flatten(0, -2) for part in (features, masks, chosen))
         log_probs, entropies = (part.reshape(*masks.shape[:-1], -1) for part in self.heads(*rows, self.trunk))
-        parts = zip(self.counts, entropies.split([*self.counts.values()], -1), strict=True)
+        parts = zip(self.counts, th.split(entropies, [*self.counts.values()], -1), strict=True)
         return log_probs.sum(-1), {key: part.sum(-1) for key, part in parts}
 
 
@@ -108,7 +108,7 @@ class FighterNetworks(DreamerNetworks):
         tables: DependencyTables | None,
     ) -> None:
         super().__init__(observations, actions, size)
-        self.decoder, self.actor = MaskedDecoder(observations, size), HeadsActor(actions, size, tables)  # type: ignore[assignment]
+        self.decoder, self.actor = MaskedDecoder(observations, size), HeadsActor(actions, size, tables)
 
     def choose(self, features: th.Tensor, draws: Draws, masks: th.Tensor | None = None) -> Tensors:
         """Returns an action of each key, and the masks by which it is legal: by default those that are expected."""
@@ -169,7 +169,7 @@ class FightReplayBuffer(SequenceReplayBuffer):
     that are drawn; where nobody has changed, that is the same.
     """
 
-    counted: ClassVar = (*SequenceReplayBuffer.counted, "names", "present")
+    counted: ClassVar[tuple[str, ...]] = (*SequenceReplayBuffer.counted, "names", "present")
 
     def __init__(self, recent: float, buffer_size: int, n_envs: int, *others: Any) -> None:
         super().__init__(buffer_size, n_envs, *others)
@@ -207,7 +207,7 @@ class FightReplayBuffer(SequenceReplayBuffer):
 
 @th.no_grad()
 def illegal_shares(networks: FighterNetworks, batch: Sequences, steps: int) -> dict[str, float]:
-    """Returns the `METRICS`: what actions chosen in the model, and the masks that they were chosen by, are by true ones.
+    """Returns the `METRICS`: how actions and masks in the model are by true masks; nothing if no episode is so long.
 
     From every state of a batch, the model goes on with the actions that were taken, seeing nothing: after each step,
     what the actor would do there is compared with the true mask. Random numbers of others are not touched.

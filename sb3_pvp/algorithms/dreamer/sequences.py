@@ -18,6 +18,7 @@ Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
 Layout = dict[str, tuple[tuple[int, ...], Any]]
 
+
 class SequenceReplayBuffer(ReplayBuffer):
     """Records of each environment in the order of time, replayed as sequences of ``length`` that may cross episodes.
 
@@ -30,7 +31,7 @@ class SequenceReplayBuffer(ReplayBuffer):
     other records.
     """
 
-    counted: ClassVar = ("counts", "fresh", "random")  #: What it counts beside its records.
+    counted: ClassVar[tuple[str, ...]] = ("counts", "fresh", "random")  #: What it counts beside its records.
 
     def __init__(
         self, buffer_size: int, n_envs: int, layout: Layout, length: int, seed: int | None, folder: Path | None = None

@@ -256,7 +256,7 @@ class DreamerNetworks(nn.Module):
         self.slow_critic.load_state_dict(self.critic.state_dict())
 
     def choose(self, features: th.Tensor, draws: Draws, masks: th.Tensor | None = None) -> Tensors:
-        """Returns an action ``(n, size)`` of each key in states ``(n, features)``; ``masks`` are flat, bool ``(n, A)``."""
+        """Returns an action ``(n, size)`` of each key, given features ``(n, …)`` and flat masks, bool ``(n, A)``."""
         distributions = self.actor(features)
         return draws.actions(distributions if masks is None else masked(distributions, masks))
 

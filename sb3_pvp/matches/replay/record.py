@@ -272,7 +272,9 @@ class RecordedFighter:
         outlooks = []
         for tick, value in enumerate(values.tolist()):
             both = np.vstack([own[first + tick], expected[tick]])[:, shown].T.tolist()
-            seen = {ids[number]: tuple(part) for number, part in zip(shown.tolist(), both, strict=False) if spread[number]}
+            seen = {
+                ids[number]: tuple(part) for number, part in zip(shown.tolist(), both, strict=False) if spread[number]
+            }
             future = recording.Future(tuple(rewards[tick].tolist()), tuple(goes_on[tick].tolist()), seen)
             outlooks.append(recording.Outlook(value, None, future))
         return outlooks
