@@ -185,10 +185,11 @@ def legal(
 
     model, env = load(path), PvpVecEnv(64, game="NhEnv", opponent="baseline", seed=0, **FIGHTS)
     contract = env.fights.contract
-    observations, state, starts, illegal, played = env.reset(), None, np.ones(64, bool), 0, 0
+    state, starts, illegal, played = None, np.ones(64, bool), 0, 0
+    observations: Any = env.reset()
     while played < decisions:
         masks = env.action_masks()
-        actions, state = model.predict(observations, state, starts, deterministic=False)  # type: ignore[arg-type]
+        actions, state = model.predict(observations, state, starts, deterministic=False)
         chosen = np.zeros_like(masks)
         np.put_along_axis(chosen, actions + contract.head_offsets[:-1], True, 1)
         illegal += int((chosen & ~(masks & contract.dependencies.satisfied(chosen))).any(1).sum())
