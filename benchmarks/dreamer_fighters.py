@@ -118,7 +118,7 @@ def evaluated(model: BaseAlgorithm, opponent: str) -> list[int]:
 def illegal(model: Any) -> dict[str, float]:
     """Returns what `illegal_shares` says of a DreamerV3 that has learnt; of others nothing."""
     from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
-    from sb3_pvp.algorithms.dreamer.fighters import illegal_shares
+    from sb3_pvp.algorithms.dreamer.dreamer_fighters import illegal_shares
 
     if not isinstance(model, DreamerV3) or model._seen is None:
         return {}

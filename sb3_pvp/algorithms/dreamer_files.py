@@ -23,8 +23,8 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     two_hot_mean,
 )
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+from sb3_pvp.algorithms.dreamer.dreamer_fighters import FighterPolicy
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
-from sb3_pvp.algorithms.dreamer.fighters import FighterPolicy
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.algorithms.dreamer.world_model import Latent

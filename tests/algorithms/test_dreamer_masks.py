@@ -14,8 +14,7 @@ from gymnasium import spaces
 from sb3_pvp import load
 from sb3_pvp.algorithms.dreamer.distributions import Draws
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
-from sb3_pvp.algorithms.dreamer.dreamer_policy import DreamerPolicy
-from sb3_pvp.algorithms.dreamer.fighters import (
+from sb3_pvp.algorithms.dreamer.dreamer_fighters import (
     METRICS,
     OPPONENT,
     FighterPolicy,
@@ -24,6 +23,7 @@ from sb3_pvp.algorithms.dreamer.fighters import (
     illegal_shares,
     is_masked,
 )
+from sb3_pvp.algorithms.dreamer.dreamer_policy import DreamerPolicy
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game.contract import load_contract
 from tests.algorithms.test_dreamer_fighters import SMALL

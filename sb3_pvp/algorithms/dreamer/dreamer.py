@@ -18,14 +18,14 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F
 
 from sb3_pvp.algorithms.cuda_graph import GraphedCall
-from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
-from sb3_pvp.algorithms.dreamer.fighters import (
+from sb3_pvp.algorithms.dreamer.dreamer_fighters import (
     OPPONENT,
     FighterPolicy,
     FightReplayBuffer,
     illegal_shares,
     is_masked,
 )
+from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_losses
 from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, updates_due
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
