@@ -123,6 +123,7 @@ def illegal(model: Any) -> dict[str, float]:
     if not isinstance(model, DreamerV3) or model._seen is None:
         return {}
     figures = {name: figure.item() for name, figure in model._figures.items() if name.startswith("loss/")}
+    figures["entropy"] = sum(figure.item() for name, figure in model._figures.items() if name.startswith("ent/"))
     return figures | illegal_shares(model.policy.networks, model._seen, model.imagined_steps)  # type: ignore[arg-type]
 
 
