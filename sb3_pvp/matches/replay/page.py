@@ -64,7 +64,7 @@ def player_files(game: str, as_text: bool = False) -> tuple[str, str]:
     """
     own = (TextScenes(find_game(game)) if as_text else viewer_of(game)).page()
     # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
-    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
+    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "future.js", "story.js", "player.js")
     return _data("page.css") + own["style"], "\n".join([*map(_data, first), own["script"], *map(_data, last)])
 
 
