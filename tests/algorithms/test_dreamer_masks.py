@@ -75,7 +75,8 @@ def test_what_it_judges_is_what_it_chose(model: DreamerV3) -> None:
     """Probabilities of many draws by the masks of the draws are those that they are judged by."""
     networks = model.policy.networks
     state = features(model, 1).expand(20_000, -1)
-    chosen = networks.choose(state, Draws())
+    masks = networks.choose(state[:1], Draws())["action_mask"]
+    chosen = networks.choose(state, Draws(), masks.expand(20_000, -1))
     log_probs, entropies = networks.judge(state, chosen)
     actions = th.cat([chosen[key] for key in networks.actor.counts], 1)
     found, counts = np.unique(actions.numpy(), axis=0, return_counts=True)

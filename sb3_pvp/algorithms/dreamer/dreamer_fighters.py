@@ -1,7 +1,7 @@
 """DreamerV3 for fighters: masks that the model expects, heads with rules, and who sat opposite (dreamer.md §4.1).
 
 In a fight, masks are true. While the actor plays in the model there are none, so the model learns to expect them: a
-head upon its state says of each entry how likely it is to be legal; the actor chooses among those that probably are.
+head upon its state says of each entry how likely it is to be legal, and the actor chooses by masks drawn from that.
 """
 
 from __future__ import annotations
@@ -111,9 +111,12 @@ class FighterNetworks(DreamerNetworks):
         self.decoder, self.actor = MaskedDecoder(observations, size), HeadsActor(actions, size, tables)
 
     def choose(self, features: th.Tensor, draws: Draws, masks: th.Tensor | None = None) -> Tensors:
-        """Returns an action of each key, and the masks by which it is legal: by default those that are expected."""
+        """Returns an action of each key, and the masks by which it is legal: by default drawn ones."""
         if masks is None:
-            masks = self.decoder.masks(features) > 0
+            # Drawn, not those that are likelier than not: what is seldom legal, such as to attack, would never be tried
+            # in the model, and forgotten, before the model knows when it is.
+            chances = self.decoder.masks(features).float().sigmoid()
+            masks = chances > (0.5 if draws.likeliest else th.rand_like(chances))
         # With the action, as masks that are expected again would differ by what is rounded.
         return self.actor.choose(features, draws, masks) | {ACTION_MASK: masks}
 
