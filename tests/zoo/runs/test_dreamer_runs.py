@@ -114,7 +114,7 @@ def test_a_league_resumes_with_the_replay_and_who_sat_opposite(tmp_path: Path) -
         [replace(record, finished_at=0.0) for record in League(run / "league").log.records(counted_only=False)]
         for run in runs
     ]
-    assert logs[0] == logs[1] and len(logs[0]) > 20
+    assert logs[0] == logs[1] and len(logs[0]) > 10
 
 
 def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
