@@ -1,4 +1,4 @@
-"""``python -m docs.contract_page [NAME ...]`` prints contracts as a Markdown page; default: all but teams and boards."""
+"""``python -m docs.contract_page [NAME ...]`` prints contracts as a Markdown page; default: no teams and boards."""
 
 from __future__ import annotations
 
