@@ -12,6 +12,7 @@ from benchmarks.arena import bench_arena
 from benchmarks.chess import bench_chess
 from benchmarks.distributed import bench_distributed
 from benchmarks.dreamer import bench_dreamer
+from benchmarks.dreamer_fighters import dreamer_fighters
 from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
@@ -62,6 +63,7 @@ app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 app.add_typer(team_play, name="team_play")
 app.add_typer(dreamer_proofs, name="dreamer_proofs")
+app.add_typer(dreamer_fighters, name="dreamer_fighters")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

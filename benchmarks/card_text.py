@@ -54,7 +54,7 @@ def _exploitability(card: Card) -> Iterator[str]:
 
 
 def _behaviour(card: Card) -> Iterator[str]:
-    if not card.behaviour:
+    if not any(card.behaviour.values()):  # a game without such numbers
         return
     yield from _section("How it fights", "Numbers per fight and shares between 0 and 1, by opponent.")
     texts = dict.fromkeys(text for numbers in card.behaviour.values() for text in numbers)

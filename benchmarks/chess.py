@@ -83,6 +83,7 @@ def _advance(plies: Iterator[None]) -> None:
 def _pettingzoo() -> Iterator[None]:
     """Plays random games with PettingZoo, a ply each; it shows the board and a mask to the side to move alone."""
     try:
+        import chess.pgn  # noqa: F401  (a folder of tests would pass as the package itself)
         from pettingzoo.classic.chess.chess import raw_env
     except ImportError as error:
         raise Refusal(
@@ -103,7 +104,7 @@ def _pettingzoo_plies(env: Any) -> Iterator[None]:
 
 def _python_chess() -> Iterator[None]:
     """Plays random games with python-chess, a ply each: its legal moves, one of them, and whether the game is over."""
-    import chess  # there, if PettingZoo's is
+    import chess
 
     chance = random.Random(0)
     while True:

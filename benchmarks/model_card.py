@@ -52,6 +52,9 @@ def model_card(
     train: Annotated[Path, typer.Option(help="JSON of what only its trainer knows: see `Card`.", dir_okay=False)],
     model: Annotated[Path | None, typer.Option(help="Model to export to this name first.")] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder, for the learning curve.", file_okay=False)] = None,
+    rival: Annotated[
+        list[Path] | None, typer.Option(help="Model that does not ship, to meet too; may be repeated.")
+    ] = None,
     exploit: Annotated[list[Path] | None, typer.Option(help="Folder of sb3-pvp exploit; may be repeated.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Fights against each opponent, all builds together.")] = 7000,
     behaviour: Annotated[int, typer.Option(min=1, help="Fights for the numbers of its behaviour.")] = 512,
@@ -78,6 +81,7 @@ def model_card(
     facts["exploitability"] = [_exploitability(each) for each in exploit or ()]
     read_model(Card, facts, "fact")  # refuses what is wrong before the fights
     facts["fights"] = {each: _fights(file, each, episodes, seed, jobs) for each in _rivals(game) if each != name}
+    facts["fights"] |= {each.stem: _fights(file, str(each), episodes, seed, jobs) for each in rival or ()}
     facts["behaviour"] = {
         "baseline": _behaviour(fighter, game, "baseline", behaviour, seed),
         "itself": _behaviour(fighter, game, str(file), behaviour, seed),

@@ -1,4 +1,4 @@
-"""``python -m docs.contract_page [NAME ...]`` prints contracts as a Markdown page (all installed ones by default)."""
+"""``python -m docs.contract_page [NAME ...]`` prints contracts as a Markdown page; default: no teams and boards."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _rules(action: SubAction) -> str:
 if __name__ == "__main__":
     try:
         contracts = [load_contract(name) for name in sys.argv[1:] or registered_contracts()]
-        # A team sees hundreds of rays, which its game's page explains in a few lines.
-        print(render_page([each for each in contracts if sys.argv[1:] or not each.agents]))
+        # A team sees hundreds of rays, and a board has thousands of moves, which their pages explain in a few lines.
+        print(render_page([each for each in contracts if sys.argv[1:] or not (each.agents or each.shape)]))
     except ContractError as error:
         sys.exit(f"error: {error}")

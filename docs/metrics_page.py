@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from sb3_pvp.algorithms import ppo
+from sb3_pvp.algorithms.dreamer import dreamer_fighters
 from sb3_pvp.algorithms.mapoca import mapoca
 from sb3_pvp.callbacks import (
     action_limit,
@@ -70,6 +71,7 @@ DREAMER = {
     "train/ret_rate": "Share of the normalised returns beyond ±1.",
     "train/learning_rate": "Learning rate of the optimiser, but for its warm-up.",
     "train/n_updates": "Updates in the life of the model.",
+    **dreamer_fighters.METRICS,
 }
 
 #: Statistics that are logged of each component of the reward.

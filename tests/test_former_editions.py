@@ -140,7 +140,9 @@ def test_every_model_decides_and_expects_what_it_did(loaded: Any, file: Path) ->
         np.testing.assert_allclose(model.outcome_predictor.predict(seen)["WIN"], then["wins"], **CLOSE)
 
 
-@pytest.mark.parametrize("file", ["nh.zip", "stock.zip", "dharok.zip", f"{NH_RUN}/NhEnv.zip"])
+@pytest.mark.parametrize(
+    "file", ["nh.zip", "stock.zip", pytest.param("dharok.zip", marks=pytest.mark.slow), f"{NH_RUN}/NhEnv.zip"]
+)
 def test_models_are_evaluated_by_the_command(edition: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     sb3_pvp("evaluate", edition / file, "--episodes", 6, "--json")  # it knows its game and its frames
     result = json.loads(capsys.readouterr().out)

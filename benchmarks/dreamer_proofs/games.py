@@ -47,26 +47,26 @@ class Repeat(gym.Env[Floats, Any]):
 class Cue(gym.Env[Floats, Any]):
     """Shows one of two cues at first, and asks for it ``delay`` ticks later: +1 for the right answer, else -1.
 
-    An observation is the cue, two numbers that are 0 later on, and whether it is asked for.
+    An observation is the cue, two numbers that are 0 later on.
     """
 
     def __init__(self, delay: int) -> None:
         self.delay = delay
-        self.observation_space = spaces.Box(0, 1, (3,), np.float32)
+        self.observation_space = spaces.Box(0, 1, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """Returns the cue."""
         super().reset(seed=seed)
         self.tick, self.cue = 0, int(self.np_random.integers(2))
-        return np.eye(3, dtype=np.float32)[self.cue], {}
+        return np.eye(2, dtype=np.float32)[self.cue], {}
 
     def step(self, action: int) -> Step:
         """Pays for the answer if this was asked for."""
         asked = self.tick == self.delay
         reward = (1.0 if action == self.cue else -1.0) if asked else 0.0
         self.tick += 1
-        return np.array([0, 0, self.tick == self.delay], np.float32), reward, asked, False, {}
+        return np.zeros(2, np.float32), reward, asked, False, {}
 
 
 class Chase(gym.Env[NDArray[np.uint8], Any]):

@@ -14,15 +14,25 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch.nn import functional as F
 
-from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws
+from sb3_pvp.algorithms.dreamer.distributions import (
+    ActionDistribution,
+    Choices,
+    Draws,
+    mixed_probs,
+    symexp,
+    two_hot_mean,
+)
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+from sb3_pvp.algorithms.dreamer.dreamer_fighters import FighterPolicy
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
+from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
+from sb3_pvp.algorithms.dreamer.world_model import Latent
 from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, head_sizes_of, part_of
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, frames_of, head_sizes_of, part_of
 from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
@@ -43,6 +53,7 @@ class PlainPolicy(BaseModel):
     head_sizes: tuple[int, ...] = Field(min_length=1)
     is_discrete: bool
     size: dict[str, int]
+    is_fighter: bool = False  #: Whether it is a `FighterPolicy`; its weights have the rules.
 
     @property
     def observation_space(self) -> Space[Any]:
@@ -62,9 +73,12 @@ class PlainPolicy(BaseModel):
         given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
         with th.device("meta"):  # where tensors have shapes, and no memory
             shapes = {name: part.shape for name, part in DreamerPolicy(*given, mlp_keys="").state_dict().items()}
-        if other := {name: part.shape for name, part in weights.items()}.items() ^ shapes.items():
-            raise ValueError(f"its networks are of another size than its description says: {min(other)[0]}")
-        policy = DreamerPolicy(*given, mlp_keys="")
+        # A fighter's own parts are no larger than what is the same in both, and the number of entries.
+        own = ("networks.actor.", "networks.decoder.") if self.is_fighter else ()
+        found = {name: part.shape for name, part in weights.items()}
+        if other := [name for name, _ in found.items() ^ shapes.items() if not name.startswith(own)]:
+            raise ValueError(f"its networks are of another size than its description says: {min(other)}")
+        policy = FighterPolicy(*given, mlp_keys="", contract=None) if own else DreamerPolicy(*given, mlp_keys="")
         policy.load_state_dict(weights)
         return policy
 
@@ -91,6 +105,11 @@ class NumberedDraws(Draws):
         """Implements `Draws.actions`, of choices."""
         choices = {key: each for key, each in distributions.items() if isinstance(each, Choices)}
         return {key: self._draw(each.logits.softmax(-1)) for key, each in choices.items()}
+
+    def uniforms(self, rows: int, heads: int) -> th.Tensor:
+        """Implements `Draws.uniforms`."""
+        numbers, self._left = self._left[:, :heads].float(), self._left[:, heads:]
+        return numbers
 
 
 class DreamerActing:
@@ -123,19 +142,48 @@ class DreamerActing:
         """Implements `Opponent.predict`; raises `ValueError` if an observation is NaN."""
         count, state = len(observation), np.ascontiguousarray(state)
         numbers, words = uniforms(state[:, :2].copy().view(np.uint64)[:, 0], self._draws)
-        widths = [shape.numel() for shape in self._shapes]
-        parts = np.split(state[:, 2:].copy().view(np.float32), np.cumsum(widths)[:-1], 1)
-        given = [observation, episode_start, np.ascontiguousarray(action_masks, np.bool_), numbers, *parts]
+        given = [observation, episode_start, np.ascontiguousarray(action_masks, np.bool_), numbers]
+        given += [part.numpy() for part in self._unpacked(state)]
         # As many rows at least as make each row's result the same whatever the others are.
         own, first, masks, drawn, *remembered = (filled(th.from_numpy(part), LEAST_ROWS_OF_LINEAR) for part in given)
         if own.isnan().any():
             raise ValueError("an observation of an opponent is NaN: no action can be chosen")
-        carried = Carried(*(part.reshape(-1, *shape) for part, shape in zip(remembered, self._shapes, strict=True)))
+        carried = Carried(*remembered)
         seen = self._policy.observed.tensors(self._as_seen(own, masks))
         draws = Draws(likeliest=True) if deterministic else NumberedDraws(drawn)
         actions, carried = self._policy.step(seen, carried, first, draws, masks)
         chosen = th.cat([actions[key] for key in sorted(actions)], 1)[:count]
         return chosen.numpy(), self._packed(words, Carried(*(part[:count] for part in carried)))
+
+    @th.inference_mode()
+    def imagine(self, states: NDArray[np.uint32], steps: int, futures: int = 16) -> tuple[NDArray[np.float32], ...]:
+        """Implements `ModelOpponent.imagine`: means of some ``futures``, the same ones whenever it is asked."""
+        networks, copies = self._policy.networks, np.repeat(np.ascontiguousarray(states), futures, 0)
+        carried, draws = self._unpacked(copies), Draws()
+        state, action, seen = Latent(*carried[:2]), carried.action, []
+        values = two_hot_mean(networks.critic(state.features()))
+        with th.random.fork_rng():
+            th.manual_seed(0)
+            for _ in range(steps):
+                deter = networks.recurrent.core(state, action)
+                state = Latent(deter, draws.latent(mixed_probs(networks.recurrent.prior(deter))))
+                features, signals = state.features(), self._policy.actions.signals
+                action = encode_actions(signals, networks.choose(features, draws))
+                goes_on = networks.goes_on(features).squeeze(-1).sigmoid()
+                seen.append((two_hot_mean(networks.reward(features)), goes_on, networks.decoder(state)[OBSERVATION]))
+        rewards, goes_on, expected = (th.stack(parts, 1) for parts in zip(*seen, strict=True))
+        # Only frames of now: the first ones.
+        expected = symexp(expected[..., : expected.shape[-1] // frames_of(self._policy.observation_space)[0]])
+        parts = values, rewards, goes_on.cumprod(1), expected
+        means = [part.reshape(-1, futures, *part.shape[1:]).mean(1).numpy() for part in parts]
+        return means[0], means[1], means[2], means[3]
+
+    def _unpacked(self, state: NDArray[np.uint32]) -> Carried:
+        """Returns what is remembered in rows of bits, behind the random words."""
+        widths = [shape.numel() for shape in self._shapes]
+        parts = np.split(state[:, 2:].copy().view(np.float32), np.cumsum(widths)[:-1], 1)
+        shaped = zip(map(th.from_numpy, parts), self._shapes, strict=True)
+        return Carried(*(part.reshape(-1, *shape) for part, shape in shaped))
 
     def _as_seen(self, own: th.Tensor, masks: th.Tensor) -> Any:
         space, parts = self._policy.observation_space, {OBSERVATION: own, ACTION_MASK: masks}
@@ -162,6 +210,7 @@ class DreamerFiles(Algorithm):
             head_sizes=head_sizes_of(actions),
             is_discrete=isinstance(actions, spaces.Discrete),
             size=asdict(policy.size),
+            is_fighter=isinstance(policy, FighterPolicy),
         ).model_dump(mode="json")
 
     def acting(self, model: Any) -> DreamerActing:

@@ -17,7 +17,7 @@ import copy
 import importlib
 import re
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -85,18 +85,18 @@ def hyperparams_path(name: str) -> Path | None:
 
 def presets() -> dict[str, Preset]:
     """Returns all presets by name: the environments in the files of algorithms, and each other file by its name."""
-    found: dict[str, Preset] = {}
-    others = installed(ALGORITHMS).keys() - {ALGO, *OTHER_ALGOS}
-    for path in sorted(hyperparams_folder().glob("*.yml")):
-        if path.stem in others:  # the defaults of another algorithm
-            continue
-        is_other = path.stem in OTHER_ALGOS
-        for env_id in _read(path):
-            if is_other and env_id == DEFAULT:
-                continue  # for any game
-            name = f"{path.stem}-{env_id}" if is_other else env_id if path.stem == ALGO else path.stem
-            found[name] = Preset(name, path, env_id)
-    return found
+    return {each.name: each for path in sorted(hyperparams_folder().glob("*.yml")) for each in _presets_in(path)}
+
+
+def _presets_in(path: Path) -> Iterator[Preset]:
+    if path.stem in installed(ALGORITHMS).keys() - {ALGO, *OTHER_ALGOS}:  # the defaults of another algorithm
+        return
+    is_other = path.stem in OTHER_ALGOS
+    for env_id in _read(path):
+        if is_other and env_id == DEFAULT:
+            continue  # for any game
+        name = f"{path.stem}-{env_id}" if is_other else env_id if path.stem == ALGO else path.stem
+        yield Preset(name, path, env_id)
 
 
 def find_preset(name: str) -> Preset:
@@ -108,8 +108,10 @@ def find_preset(name: str) -> Preset:
     if path.suffix in _SUFFIXES and path.is_file():
         named = [env_id for env_id in _read(path) if env_id != DEFAULT]
         return Preset(path.stem, path, (named or [HOME_GAME])[0])
-    known = presets()
-    if name not in known:
+    for likely in filter(None, (hyperparams_path(name), hyperparams_path(ALGO))):  # usually no other has to be read
+        if found := next((each for each in _presets_in(likely) if each.name == name), None):
+            return found
+    if name not in (known := presets()):
         raise unknown_name("preset", name, known)
     return known[name]
 

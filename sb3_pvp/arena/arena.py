@@ -200,7 +200,7 @@ class Arena:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return opponent_names(self.challenge.played)
+        return (*opponent_names(self.challenge.played), *self.challenge.scripts)
 
     @property
     def _sources(self) -> dict[str, Any]:

@@ -190,7 +190,8 @@ def check_challenge(challenge: Challenge) -> None:
         read_model(settings.game.params, challenge.reset_params, "reset parameter")
     names = opponent_names(settings.game)
     for script in challenge.scripts:
-        require_known("script", script, names)
+        if script not in settings.game.scripts:
+            require_known("script", script, names)
 
 
 def save_challenge(challenge: Challenge, path: Path) -> None:

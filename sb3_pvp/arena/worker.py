@@ -40,6 +40,9 @@ def prepare(setup: Mapping[str, Any]) -> None:
     settings = _challenge.settings
     import_algorithms()
     # Compiled code is kept in files, which cannot be written any more later.
+    for script in _challenge.scripts:  # those that are programs of their own start here: no process can, later
+        with suppress(ValueError):  # who plays it is told why it cannot
+            make_opponent(script, settings.world_contract, settings.game)
     fighters = [*shipped_names(settings.game.name)[:1], "noop"]
     pair = Player("a"), Player("b")
     with suppress(ValueError):  # a fighter that does not fit is none of the players

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.common.arguments import PositiveInt, Seed, checked
+from sb3_pvp.callbacks.self_play import TARGETS, Targets
+from sb3_pvp.common.arguments import SHARE, PositiveInt, Seed, checked
 from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.players.ghost import LATEST, GhostSelfPlay, GhostSettings, Saved, Swapped, TeamChanged, Trajectory
+from sb3_pvp.players.ghost import LATEST, Ghost, GhostSelfPlay, GhostSettings, Saved, Swapped, TeamChanged, Trajectory
 from sb3_pvp.players.league import LEARNER
 from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
@@ -31,6 +34,7 @@ METRICS = {
     "self_play/ghost_steps": "The same of the other team.",
 }
 ELO_FILE = "ghost_elo.csv"  #: In the run folder: the ratings after each rollout.
+SIDES = ("seat 0", "seat 1")  #: The names of both networks, where the sides of a game differ.
 GHOST = "ghost"  #: The opponent's name in ``info``.
 #: Parts of policies that do not act, and are not kept with a version.
 _CRITIC = {"critic", "value_net", "vf_features_extractor"}
@@ -58,13 +62,18 @@ class GhostSelfPlayCallback(base.PvpCallback):
 
     All rows play against the same version, which is exchanged at once, in the middle of episodes, see `GhostSelfPlay`;
     ratings and steps are those of agents, as there. Needs a `PvpVecEnv` without actors. After a change of the learning
-    team all rows begin new episodes at the next rollout. `PvpPPO` and `MAPOCA` save all of it, with the weights of the
-    versions, so that an exactly resumed run goes on equally. ``ghost_elo.csv`` in the run folder has the ratings after
-    each rollout. List no `SelfPlayCallback` beside it.
+    team all rows begin new episodes at the next rollout; where the sides of a game differ, the learner takes the other
+    seat then, and each side has slots, counters and a rating of its own. `PvpPPO` and `MAPOCA` save all of it, with the
+    weights of the versions, so that an exactly resumed run goes on equally. ``ghost_elo.csv`` in the run folder has the
+    ratings after each rollout. List no `SelfPlayCallback` beside it.
 
     Args:
         save_steps, team_change, swap_steps, window, play_against_latest_model_ratio, initial_elo: see `GhostSettings`.
         time_horizon: ticks after which a piece of an episode counts as complete.
+        other: those settings of `GhostSettings` that differ for seat 1, only where the sides of the game differ.
+        target: share of the rows, the last ones, that play against ``targets`` instead: what happens there is learned
+            from, but counts for nothing else. ml-agents has no such rows.
+        targets: paths of models, and names of fighters and plug-ins, who get as many rows each.
         seed: of the choices; ``None``: that of the model, or a random one if it has none.
     """
 
@@ -78,18 +87,25 @@ class GhostSelfPlayCallback(base.PvpCallback):
         play_against_latest_model_ratio: float = GhostSettings.play_against_latest_model_ratio,
         initial_elo: float = GhostSettings.initial_elo,
         time_horizon: PositiveInt = 64,
+        other: Mapping[str, Any] | None = None,
+        target: float = 0.0,
+        targets: Annotated[str | Path | Sequence[Any], TARGETS] = (),
         seed: Seed = None,
         verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
+        SHARE.check(target=target)
+        self._target, self._targets = target, Targets.of(targets, target)
         ratio = play_against_latest_model_ratio
         self.settings = GhostSettings(save_steps, team_change, swap_steps, window, ratio, initial_elo)
+        require_all_known("setting of the other side", other or {}, [field.name for field in fields(GhostSettings)])
+        self._other = replace(self.settings, **(other or {}))
         self._time_horizon, self._seed = time_horizon, seed
 
     @property
     def elo(self) -> float:
-        """The learner's Elo rating among its own versions."""
-        return self.play.ghosts[LEARNER].elos[LATEST]
+        """The learner's Elo rating among its own versions; where the sides differ, that of the one that learns."""
+        return self._ghosts()[0].elos[LATEST]
 
     def _init_callback(self) -> None:
         env = self.training_env.unwrapped
@@ -99,25 +115,34 @@ class GhostSelfPlayCallback(base.PvpCallback):
                 "environment (rl-zoo3: --vec-env dummy), without actors (actors: 0)"
             )
         self._fights, agents = env.fights, env.fights.contract.agents
-        if any({*each.seats} != {0, 1} for each in agents):
+        self._differ = any({*each.seats} != {0, 1} for each in agents)
+        if self._differ and {seat for each in agents for seat in each.seats} != {0, 1}:
             raise ValueError(
-                f"the sides of {env.fights.contract.name} differ, and both have to learn: use SelfPlayCallback with "
-                "self_play: 1.0 in place of GhostSelfPlayCallback"
+                f"nobody plays the other side of {env.fights.contract.name}: train without GhostSelfPlayCallback"
             )
+        if self._other != self.settings and not self._differ:
+            raise ValueError(f"the sides of {env.fights.contract.name} are alike: leave other out")
+        self._names = SIDES if self._differ else (LEARNER, LEARNER)
         active = [
             None if each.active is None else env.fights.contract.observation_index(each.active) for each in agents
         ]
         self._active: list[int | None] = active or [None]  # a game without agents has one for each side
+        self._plays = np.array([[seat in each.seats for each in agents] or [True] for seat in (0, 1)])
         self._steps = np.zeros((env.num_envs, 2, len(self._active)), np.int64)
         self._ticks, self._begins_anew = np.zeros(env.num_envs, np.int64), True
         seed = getattr(self.model, "seed", None) if self._seed is None else self._seed
-        self.play = GhostSelfPlay({LEARNER: self.settings}, {0: LEARNER, 1: LEARNER}, seed)
+        settings = dict(zip(self._names, (self.settings, self._other), strict=True))
+        self.play = GhostSelfPlay(settings, dict(enumerate(self._names)), seed)
         self._curve: list[str] = []
         #: Of each version in use its weights, as far as they act, and what plays with them.
         self._versions: dict[int, tuple[dict[str, th.Tensor], Opponent]] = {}
         self._keep(0)
         self._ghost = GhostOpponent(self._versions[0][1])
-        self.training_env.env_method("set_opponent", OpponentChoice(self._ghost, name=GHOST))
+        others = self._targets.divide(round(env.num_envs * self._target), np.random.default_rng(seed))
+        choices = [OpponentChoice(self._ghost, name=GHOST)] * (env.num_envs - len(others)) + others
+        for row, choice in enumerate(choices):
+            env.env_method("set_opponent", choice, indices=[row])
+        self._rows = env.num_envs - len(others)
         self._resume_with_model("ghost_self_play")
 
     def get_state(self) -> dict[str, Any]:
@@ -139,10 +164,12 @@ class GhostSelfPlayCallback(base.PvpCallback):
             policy.load_state_dict({**own, **weights})
             self._keep(version)
         policy.load_state_dict(own)
-        self._ghost.player = self._versions[self.play.ghosts[LEARNER].opponent_version][1]
+        self._ghost.player = self._versions[self._ghosts()[1].opponent_version][1]
 
     def _on_rollout_start(self) -> None:
         if self._begins_anew:
+            if self._differ:
+                self._fights.take_seat(self.play.learning_team)
             # As SB3's _setup_learn does; the new episodes are against the ghost.
             self.model._last_obs = self.training_env.reset()  # type: ignore[assignment]
             self.model._last_episode_starts = np.ones(self.training_env.num_envs, bool)
@@ -150,16 +177,18 @@ class GhostSelfPlayCallback(base.PvpCallback):
         self._present, self._swaps = self._in_game(), 0
 
     def _on_step(self) -> bool:
+        if self._differ and self._begins_anew:  # another side learns, whose seat the learner has not yet
+            return True
         dones, infos, rewards = (self.locals[name] for name in ("dones", "infos", "rewards"))
-        self._steps += self._present
-        self._ticks += 1
+        self._steps[: self._rows] += self._present[: self._rows]
+        self._ticks[: self._rows] += 1
         finished: list[Trajectory] = []
-        for row in np.flatnonzero(dones | (self._ticks >= self._time_horizon)).tolist():
+        for row in np.flatnonzero((dones | (self._ticks >= self._time_horizon))[: self._rows]).tolist():
             is_result = dones[row] and not infos[row]["TimeLimit.truncated"]
             for seat, agent in np.argwhere(self._steps[row]).tolist():
                 # One that left the team before its end has no result, but its steps count.
                 reward = float(rewards[row]) if is_result and self._present[row, seat, agent] else None
-                team = self.play.learning_team ^ seat
+                team = seat if self._differ else self.play.learning_team ^ seat
                 finished.append(Trajectory(team, int(self._steps[row, seat, agent]), reward))
             self._steps[row], self._ticks[row] = 0, 0
         if finished:
@@ -169,30 +198,35 @@ class GhostSelfPlayCallback(base.PvpCallback):
 
     def _advance(self, finished: Sequence[Trajectory]) -> None:
         version = base.trained_rollouts(self.model)  # weights do not change in a rollout
-        for event in self.play.advance(LEARNER, finished, version):
-            if isinstance(event, Saved | Swapped) and event.version not in self._versions:
-                self._keep(event.version)
-            if isinstance(event, Swapped):
-                self._ghost.player, self._swaps = self._versions[event.version][1], self._swaps + 1
-            elif isinstance(event, TeamChanged):
-                self._begins_anew = True
-        own = self.play.ghosts[LEARNER]
-        used = {*own.slots, own.opponent_version}
+        for name in dict.fromkeys(self._names):
+            own = [each for each in finished if self._names[each.team] == name]
+            for event in self.play.advance(name, own, version):
+                if isinstance(event, Saved | Swapped) and event.version not in self._versions:
+                    self._keep(event.version)
+                if isinstance(event, Swapped):
+                    self._ghost.player, self._swaps = self._versions[event.version][1], self._swaps + 1
+                elif isinstance(event, TeamChanged):
+                    self._begins_anew = True
+        used = {version for own in self.play.ghosts.values() for version in (*own.slots, own.opponent_version)}
         self._versions = {number: each for number, each in self._versions.items() if number in used}
 
+    def _ghosts(self) -> tuple[Ghost, Ghost]:
+        """Returns what is known of the side that learns, and of the other one."""
+        team = self.play.learning_team
+        return self.play.ghosts[self._names[team]], self.play.ghosts[self._names[1 - team]]
+
     def _on_rollout_end(self) -> None:
-        own = self.play.ghosts[LEARNER]
-        self.logger.record("self_play/elo", own.elos[LATEST])
-        self.logger.record("self_play/opponent_elo", own.elos[own.opponent])
+        own, other = self._ghosts()
+        elos = own.elos[LATEST], other.elos[other.opponent]
+        self.logger.record("self_play/elo", elos[0])
+        self.logger.record("self_play/opponent_elo", elos[1])
         self.logger.record("self_play/learning_team", self.play.learning_team)
         for name, number in (("snapshots", len(own.slots)), ("swaps", self._swaps)):
             self.logger.record(f"self_play/{name}", number, exclude="stdout")
-        for name, number in (("agent_steps", own.step), ("ghost_steps", own.ghost_step)):
+        for name, number in (("agent_steps", own.step), ("ghost_steps", other.ghost_step)):
             self.logger.record(f"self_play/{name}", number, exclude="stdout")
 
-        self._curve.append(
-            f"{self.num_timesteps},{own.elos[LATEST]},{own.elos[own.opponent]},{self.play.learning_team}"
-        )
+        self._curve.append(f"{self.num_timesteps},{elos[0]},{elos[1]},{self.play.learning_team}")
         if folder := getattr(self.model, "run_folder", None):
             lines = ["steps,elo,opponent_elo,learning_team", *self._curve]
             write_atomically(Path(folder) / ELO_FILE, "\n".join(lines) + "\n")
@@ -207,4 +241,5 @@ class GhostSelfPlayCallback(base.PvpCallback):
         """Returns which agents of both teams are in the game now, bool ``(rows, 2, agents)``."""
         seen = self._fights.world.obs
         flags = [np.ones(seen.shape[:2], bool) if each is None else seen[..., each] != 0 for each in self._active]
-        return np.stack(flags, -1)
+        present: NDArray[np.bool_] = np.stack(flags, -1) & self._plays
+        return present

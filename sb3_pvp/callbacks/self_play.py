@@ -55,7 +55,7 @@ _SCHEDULES, _PLAIN = ("delay_chance", "deterministic_share"), ("reset_params", "
 #: The kind of a row's opponents, and at the time of their draw the probabilities of past players, by name.
 Assignment = tuple[str, Mapping[str, float]]
 _MATCH_MAKER = Kind[Any](str | InstanceOf[Mapping], "a name, or a mapping with one")  # type: ignore[type-arg]
-_TARGETS = Kind[Any](InstanceOf[Sequence] | InstanceOf[Path], "a list of paths of models and names of plug-ins")  # type: ignore[type-arg]
+TARGETS = Kind[Any](InstanceOf[Sequence] | InstanceOf[Path], "a list of paths of models and names of plug-ins")  # type: ignore[type-arg]
 
 
 class SelfPlayCallback(base.PvpCallback):
@@ -92,7 +92,7 @@ class SelfPlayCallback(base.PvpCallback):
         past: Any = 0.0,
         target: Any = 0.0,
         latest: Any = 0.0,
-        targets: Annotated[str | Path | Sequence[Any], _TARGETS] = (),
+        targets: Annotated[str | Path | Sequence[Any], TARGETS] = (),
         match_maker: Annotated[str | Mapping[str, Any], _MATCH_MAKER] = "prioritised",
         num_live_opponents: PositiveInt = 8,
         opponent_options: Mapping[str, Mapping[str, Any] | None] | None = None,
@@ -108,9 +108,7 @@ class SelfPlayCallback(base.PvpCallback):
         options = opponent_options or {}
         require_all_known("kind of opponents with options", options, _ACTING)
         self._options = {kind: OpponentOptions(kind, options.get(kind)) for kind in _ACTING}
-        self._targets = Targets([targets] if isinstance(targets, (str, Path)) else list(targets))
-        if not targets and target != 0:
-            raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
+        self._targets = Targets.of(targets, target)
         maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
         self._num_live, self._directory, self._seed = num_live_opponents, directory, seed
@@ -406,6 +404,13 @@ class Targets(OpponentSource):
             names.append(base.labelled_name(player, label))
         unique = base.unique_names(targets, names)
         super().__init__([OpponentChoice(*each) for each in zip(targets, unique, strict=True)])
+
+    @classmethod
+    def of(cls, targets: str | Path | Sequence[Any], share: Any) -> Targets:
+        """Returns those that a user gives, one or several; `ValueError` if there is a ``share`` for none."""
+        if not targets and share != 0:
+            raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
+        return cls([targets] if isinstance(targets, (str, Path)) else list(targets))
 
 
 def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:

@@ -42,11 +42,15 @@ class _Commands(TyperGroup):
         return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]
 
     def get_command(self, context: Any, name: str) -> Any:
-        """Returns a command; imports one of a game, a plain function, and makes a Typer command of it."""
+        """Returns a command; imports one of a game, a function or a Typer app, and makes a Typer command of it."""
         if name in self._of_games and name not in self.commands:
+            loaded = self._of_games[name].load()
             # Typer only makes commands as part of an app; an app with a single command is that command.
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
-            alone.command(name)(self._of_games[name].load())
+            if isinstance(loaded, typer.Typer):
+                loaded.rich_markup_mode, alone = self.rich_markup_mode, loaded
+            else:
+                alone.command(name)(loaded)
             self.commands[name] = written_alike(typer.main.get_command(alone))
         found = super().get_command(context, name)
         if found is None and (lacking := missing(_ENTRY_POINTS, name)):

@@ -193,6 +193,9 @@ def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoRetur
         if not machine and not _is_deliberate(error, name):
             print(f"{name}: this may be a bug; PYTHONDEVMODE=1 shows the traceback", file=sys.stderr)
         sys.exit(2)
+    # If a signal comes while Python runs source text, as dataclasses do, it remembers an unhandled Ctrl-C until it runs
+    # source again, and `python -m` would end by SIGINT whatever the exit code is.
+    exec("")
     sys.exit(code if isinstance(code, int) else 0)
 
 

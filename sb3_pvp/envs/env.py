@@ -49,6 +49,11 @@ class FightInterface:
         """See `FightSettings.match_settings`."""
         return self.settings.match_settings
 
+    @property
+    def opponent_name(self) -> str:
+        """The opponent of this episode, by the name that it has in ``info``."""
+        return self.fights.opponents.current[self.index].name
+
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns the flat action mask, bool ``(A,)``: the masks of all heads, concatenated."""
         return self.fights.action_masks(self.index)

@@ -129,14 +129,14 @@ class Fights:
         self._shown_masks = self.world.masks.copy() if is_shown else None
         if self._shown_masks is not None:  # a learner's are those with its override
             self._shown_masks[self._seats.fight, self._seats.seat] = self.action_masks()
-        self.actions[:, LEARNER] = checked
+        self.actions[:, LEARNER], by_seat = checked, self.actions[:, :: self._seats.order]
         if self._metrics is not None:
             self._metrics.start_tick()
-        self.opponents.act(self.actions)
+        self.opponents.act(by_seat)
         seats = self._seats
         # The second row of a pair has no fight of its own: its actions are those of the other seat of the first one's.
         if seats.playing is None:
-            self.world.step(self.actions)
+            self.world.step(by_seat)
         else:
             self.actions[seats.paired, OPPONENT] = self.actions[seats.partner, LEARNER]
             self.world.step(self.actions[seats.playing], seats.playing)
@@ -165,6 +165,15 @@ class Fights:
     def set_opponent(self, row: int, choice: OpponentChoice | OpponentLike) -> None:
         """Sets the opponent of a row for its next episode; see `PvpEnv.set_opponent`."""
         self.opponents.choose(row, as_choice(choice))
+        self._next_opponents = []
+
+    def take_seat(self, seat: int) -> None:
+        """Moves the learner to this seat (0 or 1) in all rows, and opponents to the other one; `reset` all rows then.
+
+        In seat 1 no row may play ``"self"``.
+        """
+        self._seats.take(seat)
+        self.opponents.take_seat(1 - seat)
         self._next_opponents = []
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
@@ -225,6 +234,7 @@ class Fights:
         return {
             **self._identity,
             "trained_rollouts": self.trained_rollouts,
+            "seat": 0 if self._seats.order == 1 else 1,
             "world": self.world.get_state(),
             "opponents": self.opponents.get_state(),
             "starts": {"seeds": list(self._seeds), "unused": dict(self._unused_seeds)},
@@ -242,6 +252,7 @@ class Fights:
             snapshots.check_arrays(owner, state.get(name, {}), names)
         # All that can fail comes first: snapshot arrays of another shape, opponents whose file is gone.
         loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
+        self.take_seat(state.get("seat", 0))  # earlier versions did not know of another one
         # The world first, since seats and observations are views of it.
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
         self.opponents.set_state(state["opponents"], loaded)
@@ -319,14 +330,15 @@ class Fights:
 
     def _world_options(self, opponent: LoadedOpponent, seed: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the world's reset options for a fight against this opponent."""
-        options: dict[str, Any] = {"bots": (None, WORLD_BOT if opponent.is_bot else None)}
+        order = self._seats.order
+        options: dict[str, Any] = {"bots": (None, WORLD_BOT if opponent.is_bot else None)[::order]}
         if not self.settings.death_match:  # passed only if set: most worlds do not have this option
             options["death_match"] = False
         changes = opponent.choice.reset_params
         if changes:  # these are only for the opponent's seat
             shared = given.get("reset_params", self.settings.reset_params)
-            first, second = given.get("seat_reset_params") or (shared, shared)
-            given = {**given, "seat_reset_params": (first, {**second, **changes})}
+            own, other = (given.get("seat_reset_params") or (shared, shared))[::order]
+            given = {**given, "seat_reset_params": (own, {**other, **changes})[::order]}
         return {**options, **given, **({} if seed is None else {"seed": seed})}
 
     def _assign_seats(self) -> None:
@@ -340,6 +352,8 @@ class Fights:
             return
         upcoming = [each or now for each, now in zip(self.opponents.following, self.opponents.current, strict=True)]
         is_self = np.array([each.is_self for each in upcoming])
+        if self._seats.order != 1 and is_self.any():
+            raise ValueError('the learner sits in seat 1: no row can play "self" then, as with GhostSelfPlayCallback')
         # ``row ^ 1`` is the partner; with an odd number of rows, the last one has the appended False as partner.
         alone = np.flatnonzero(is_self != np.append(is_self, False)[np.arange(len(is_self)) ^ 1])
         if alone.size:

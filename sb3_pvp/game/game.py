@@ -32,7 +32,8 @@ class Game(Protocol):
     rewards: Rewards | None = None  #: By default `sb3_pvp.game.arrays.OutcomeRewards`.
     metrics: Metrics | None = None
     viewer: Viewer | None = None
-    scripts: Mapping[str, Callable[[Turn], None]] = {}  #: Scripted opponents by name, see `contract.actions.Turn`.
+    #: Scripted opponents by name, see `contract.turn.Turn`. It may have more than it lists, with parameters for one.
+    scripts: Mapping[str, Callable[[Turn], None]] = {}
     params: type[BaseModel] | None = None  #: The reset parameters, by alias. ``None``: only the world checks them.
     max_episode_ticks: int | None = None  #: Ticks after which environments truncate a fight, unless told otherwise.
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.

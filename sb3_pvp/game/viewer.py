@@ -31,7 +31,8 @@ class ControlGroup:
 
     label: str
     controls: tuple[Control, ...]
-    shape: Literal["row", "grid"] = "row"
+    #: Those of a ``picture`` have no buttons: the page of the game presses them, where one clicks on what it draws.
+    shape: Literal["row", "grid", "picture"] = "row"
     columns: int = 0  #: Of a grid, whose controls are given row by row.
 
 

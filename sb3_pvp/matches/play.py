@@ -29,6 +29,7 @@ class PlannedFight:
 
     players: tuple[Player, Player]  #: Of the first and the second seat.
     seed: int  #: Everything that the world decides by chance follows from it.
+    reset_params: Mapping[str, Any] | None = None  #: How it starts, if not as the world's fights do.
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,12 @@ def _start_fights(
     seated = {row: [choices[player] for player in fight.players] for row, fight in fights.items()}
     if seated:
         bots = {row: (None, WORLD_BOT if second.opponent == WORLD_BOT else None) for row, (_, second) in seated.items()}
-        options = [{"bots": bots[row], **rules, "seed": fight.seed} for row, fight in fights.items()]
+        starts = {row: fight.reset_params for row, fight in fights.items()}
+        options = [
+            {"bots": bots[row], **rules, "seed": fight.seed}
+            | ({} if starts[row] is None else {"reset_params": starts[row]})
+            for row, fight in fights.items()
+        ]
         world.reset(np.array(list(fights)), options)
     for seat, (pool, stream) in enumerate(zip(pools, (FIRST_SEAT, 0), strict=True)):
         for row in rows.tolist():

@@ -58,6 +58,8 @@ def check_players(league: League, players: Collection[Player], game: Game | None
             continue
         if player.step is not None:
             raise ValueError(f"{player} has no model in {league.folder}: there is no file {league.path(player)}")
+        if game is not None and player.name in game.scripts:
+            continue
         require_known("player", player.name, [*map(str, league.players()), *opponent_names(game=game)])
 
 

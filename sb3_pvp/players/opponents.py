@@ -145,7 +145,8 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
             raise ValueError(f"the fighters of a team act through actions, unlike {WORLD_BOT!r} and {SELF_PLAY!r}")
         return TeamOpponent(opponent_name(opponent), playing, contract)
     if kind == "script":
-        require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
+        if opponent not in game.scripts:  # some games have more than they list
+            require_known("opponent", opponent, (*opponent_names(game), SELF_PLAY))
         return ScriptedOpponent(opponent, contract, game)
     if isinstance(opponent, Opponent):
         return opponent
@@ -232,7 +233,8 @@ class ScriptedOpponent:
 
     def __init__(self, name: str, contract: Contract, game: Game | None = None) -> None:
         game = game or game_and_contract(None, contract.name)[0]
-        self._script, self.name, self.contract = _scripts_of(game)[name], name, contract
+        script = game.scripts[name] if name in game.scripts else _scripts_of(game)[name]
+        self._script, self.name, self.contract = script, name, contract
         self.initial_state = partial(words_from_seeds, stream=1)  #: Returns random words, uint64 ``(N,)``.
         try:  # scripts are branch-free array code, so one trial turn looks up every id they use
             masks = np.ones((1, contract.num_flat_actions), bool)

@@ -63,7 +63,8 @@ class OpponentPool:
     def __init__(self, world: World, choice: OpponentChoice, game: Game, seat: int = 1, ask: Ask | None = None) -> None:
         count = world.num_fights
         self._world, self._seat, self._game, self._ask = world, seat, game, ask or ask_opponents
-        self._seen = SeatHistory(world, Seats(count, seat), 1, _NOISE)
+        self._seats = Seats(count, seat)
+        self._seen = SeatHistory(world, self._seats, 1, _NOISE)
         # What opponents saw when their delay began, and which of them decide by that next.
         self._delayed, self._is_delayed = self._seen.own.copy(), np.zeros(count, bool)
         self._delay_words = words_from_seeds(range(count), _DELAYS)
@@ -77,6 +78,11 @@ class OpponentPool:
         self.current = [self._load(choice)] * count  #: The opponent of each fight.
         self.following: list[LoadedOpponent | None] = [None] * count  #: That of the next episode; ``None``: the same.
         self._regroup()
+
+    def take_seat(self, seat: int) -> None:
+        """Moves the opponents to this seat; all episodes must begin anew then."""
+        self._seat = seat
+        self._seats.take(seat)
 
     def choose(self, fight: int, choice: OpponentChoice) -> None:
         """Sets the opponent of the next episode; raises `ValueError` or `FileNotFoundError` if it cannot be loaded."""

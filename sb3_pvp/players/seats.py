@@ -154,10 +154,16 @@ class Seats:
         self._alone = seat  # the seat of rows that do not play their partner
         self.pair(np.zeros(num_rows, bool))
 
+    def take(self, seat: int) -> None:
+        """Moves all rows to this seat of their own fights."""
+        self._alone = seat
+        self.pair(np.zeros(len(self.fight), bool))
+
     def pair(self, paired: NDArray[np.bool_]) -> None:
         """Sets which rows play their partner, bool ``(N,)``; must be equal for both rows of a pair."""
         rows = np.arange(len(paired))
         # ``& ~1`` gives the first row of a pair, ``& 1`` the place in it, ``^ 1`` the partner.
+        self.order = 1 if self._alone == 0 else -1  #: Of what is given by seat, beginning with that of unpaired rows.
         self.fight = np.where(paired, rows & ~1, rows)  #: Fight of each row, int64 ``(N,)``.
         self.seat = np.where(paired, rows & 1, self._alone)  #: Seat of each row in its fight, int64 ``(N,)``.
         self.paired = np.flatnonzero(paired)  #: The rows that play their partner.

@@ -61,8 +61,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         net_arch: layers of actor and critic, one architecture or ``{"pi": ..., "vf": ...}``; by default ``[64, 64]``.
             An architecture is a list of sizes or ``{"layers": [...]}`` (`sb3_pvp.policies.networks.parse_layers`).
         head_arch: hidden layers of every head; or a list of architectures, one per head.
-        features_extractor_class: an SB3 features extractor for observations with a shape, one for each of actor and
-            critic, see `sb3_pvp.policies.features.ShapedFeatures`. The privileged part reaches the critic beside
+        features_extractor_class: an SB3 features extractor for observations with a shape, or its name, such as
+            ``"ResidualPlanes"`` (`sb3_pvp.policies.extractors.known_extractors`); one for each of actor and critic,
+            see `sb3_pvp.policies.features.ShapedFeatures`. The privileged part reaches the critic beside
             it. It sees normalised numbers, also of images, unless ``normalize_observations`` is false.
         features_extractor_kwargs: its arguments.
         features_arch: layers in front of actor and critic (after the extractor), one network for each of the two.
@@ -97,7 +98,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         *,
         net_arch: Architecture | Mapping[str, Architecture] | None = None,
         head_arch: Architecture | Sequence[Architecture] = (),
-        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        features_extractor_class: type[BaseFeaturesExtractor] | str | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         features_arch: Architecture = (),
         share_features_extractor: bool = False,
@@ -111,6 +112,11 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
+        if isinstance(features_extractor_class, str):
+            from sb3_pvp.policies.extractors import find_extractor, known_extractors
+
+            require_known("features extractor", features_extractor_class, known_extractors())
+            features_extractor_class = find_extractor(features_extractor_class)
         # Saved with the weights as given, so before the defaults below are filled in.
         names = AutoregressivePolicy.__init__.__kwdefaults__ or ()
         self._arguments: dict[str, Any] = {name: value for name, value in locals().items() if name in names}

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.function import once_differentiable
 
@@ -55,22 +56,18 @@ class DependencyRules(nn.Module):
         super().__init__()
         self.head_sizes, self.num_flat, self.widest = head_sizes, sum(head_sizes), max(head_sizes)
         self.starts = tuple(int(start) for start in np.cumsum((0, *head_sizes[:-1])))
-        tables = tables or DependencyTables(*np.zeros((3, self.num_flat, self.num_flat), np.bool_))
         columns = np.full((len(head_sizes), self.widest), self.num_flat)
         for head, (start, size) in enumerate(zip(self.starts, head_sizes, strict=True)):
             columns[head, :size] = np.arange(start, start + size)
         membership = np.eye(len(head_sizes), dtype=np.float32).repeat(head_sizes, axis=0)
-        # "Requires this sub-action" is the same as "forbidden by all other sub-actions of that head".
-        # So one table holds both kinds of rules, and a matrix product with the choices counts how many forbid an entry.
-        forbids = tables.require_none.T.astype(np.float32)
-        if tables.require_all.any():
-            others = membership @ membership.T - np.eye(self.num_flat, dtype=np.float32)
-            forbids = others @ tables.require_all.T + forbids
-        rules = (forbids, tables.require_any.T.astype(np.float32), tables.require_any.any(1))
+        # Rules are about heads before: one head has none, and its actions may be thousands.
+        is_alone, flat = len(head_sizes) == 1, self.num_flat
+        rules = (*np.zeros((2, flat, 1), np.float32), np.zeros(flat, np.bool_))
+        if not is_alone:
+            rules = _compiled(tables or DependencyTables(*np.zeros((3, flat, flat), np.bool_)), membership)
         for name, values in zip(_RULES, rules, strict=True):
-            # Rules are about heads before: one head has none, and zeros for thousands of actions would fill its file.
-            self.register_buffer(name, th.as_tensor(values), persistent=len(head_sizes) > 1)
-        if len(head_sizes) == 1:
+            self.register_buffer(name, th.as_tensor(values), persistent=not is_alone)
+        if is_alone:
             # The public method needs a newer PyTorch.
             self._register_load_state_dict_pre_hook(_without_rules)  # type: ignore[no-untyped-call]
         derived = {"columns": columns, "membership": membership, "head_of": membership.argmax(1)}
@@ -107,6 +104,17 @@ class DependencyRules(nn.Module):
         places = th.full((self.num_flat + 1,), end)
         places[self.columns[list(heads)].flatten()] = th.arange(end)
         return places[:-1]
+
+
+def _compiled(tables: DependencyTables, membership: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
+    """Returns the buffers `_RULES`."""
+    # "Requires this sub-action" is the same as "forbidden by all other sub-actions of that head".
+    # So one table holds both kinds of rules, and a matrix product with the choices counts how many forbid an entry.
+    forbids = tables.require_none.T.astype(np.float32)
+    if tables.require_all.any():
+        others = membership @ membership.T - np.eye(len(membership), dtype=np.float32)
+        forbids = others @ tables.require_all.T + forbids
+    return forbids, tables.require_any.T.astype(np.float32), np.asarray(tables.require_any.any(1))
 
 
 def _without_rules(state: dict[str, Any], prefix: str, *_: Any) -> None:

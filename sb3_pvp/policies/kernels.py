@@ -307,7 +307,7 @@ def legal_entries(
     matters, asking = np.zeros(flat, np.bool_), False
     for entry in range(flat):
         asking |= asks_any[entry]
-        for other in range(flat):
+        for other in range(forbids.shape[1]):
             matters[entry] |= forbids[entry, other] != 0 or permits[entry, other] != 0
     granted = np.empty(flat, np.bool_)
     for row in range(batch):

@@ -140,7 +140,7 @@ class HeadTables:
     Attributes:
         key: equal for heads with the same actions and rules, which `sample_actions` can batch.
         table: float ``(A, A)``; choosing the entry of a row adds that row to the logits of later heads, ``-inf`` to
-            those that it forbids.
+            those that it forbids. Of one head it has a single column, as `permits` has.
         permits: float ``(A, A)``; 1 where choosing the row satisfies a ``require_any`` of the column.
         asks_any: bool ``(A,)``: entries with a ``require_any``.
         direct: the layer of the heads without hidden layers, whose logits it computes; ``None`` if there are none.
@@ -159,7 +159,8 @@ class HeadTables:
             bias = direct.bias.new_zeros(rules.num_flat)
             weight[direct.entries], bias[direct.entries] = direct.weight, direct.bias
             self.direct = FirstLayer.split(heads, weight.T, bias, (rules.membership @ heads.visible).T)
-            table = table if self.direct.choices is None else table + self.direct.choices
+            if self.direct.choices is not None and len(rules.head_sizes) > 1:  # one head has no later ones
+                table = table + self.direct.choices
         groups = {head: group for group in heads.groups for head in group.heads}
         self.head_sizes, self.starts = rules.head_sizes, np.array(rules.starts)
         self.networks = [
@@ -382,7 +383,8 @@ def sample_independently(
     from sb3_pvp.policies.kernels import sample_heads  # Numba takes long to import
 
     starts, flat = np.cumsum((0, *head_sizes[:-1])), sum(head_sizes)
-    nothing, first = np.zeros((flat, flat), np.float32), np.zeros(len(logits), np.int64)
+    # Of one head the kernel reads nothing there, and the actions of a game may be thousands.
+    nothing, first = np.zeros((flat, flat if len(head_sizes) > 1 else 1), np.float32), np.zeros(len(logits), np.int64)
     given = logits.clip(min=np.finfo(np.float32).min), masks, uniforms, starts
     return sample_heads(*given, nothing, first, nothing, np.zeros(flat, np.bool_))[0]
 

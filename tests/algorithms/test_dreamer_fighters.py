@@ -21,9 +21,13 @@ from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.cli import main
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
+from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.evaluation import evaluate_model
 from sb3_pvp.matches.rating import play_matches
+from sb3_pvp.matches.replay import Recording
+from sb3_pvp.matches.replay.page import replay_page
 from sb3_pvp.matches.replay.record import record_fight
+from sb3_pvp.matches.replay.recording import recording_from_plain, recording_to_plain
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent, strip
 from sb3_pvp.policies.files.reading import read
@@ -110,8 +114,8 @@ def test_an_opponent_acts_as_predict_does_with_its_state(path: Path) -> None:
 def test_drawn_as_the_probabilities_of_legal_entries(path: Path) -> None:
     model, mask = load(path), np.array([True, False, True, True])
     with th.no_grad():
-        model.policy.networks.actor.outputs["of_action"].bias[:] = th.tensor([0.0, 3.0, 1.0, 2.0])
-        model.policy.networks.actor.outputs["of_action"].weight.zero_()
+        model.policy.networks.actor.heads.direct.bias[:] = th.tensor([0.0, 3.0, 1.0, 2.0])
+        model.policy.networks.actor.heads.direct.weight.zero_()
     opponent, count = model_opponent(model), 20_000
     seen, masks = np.ones((1, count, 1, 3), np.float32), np.tile(mask, (1, count, 1))
     shares = np.bincount(decide(opponent, seen, masks)[0, :, 0], minlength=4) / count
@@ -153,6 +157,7 @@ def test_many_heads_of_fights(tmp_path: Path) -> None:
     strip(tmp_path / "nh.zip")
     recording = record_fight(str(tmp_path / "nh.zip"), "baseline", max_episode_ticks=20)
     assert recording.game is None and len(recording.moments) > 10
+    look_ahead(recording)
     served = ModelSource(tmp_path / "nh.zip", "auto", "cpu").open()
     assert served.form.is_stateful and served.form.head_sizes == sizes
     nothing, states = np.zeros(0, np.int64), [None] * 64
@@ -166,6 +171,23 @@ def test_many_heads_of_fights(tmp_path: Path) -> None:
     env = PvpVecEnv(2, game="NhEnv", opponent=str(tmp_path / "nh.zip"), seed=1)
     assert evaluate_model(load(tmp_path / "nh.zip", safe=True), env, 2, deterministic=False).decided == 2
     env.close()
+
+
+def look_ahead(recording: Recording) -> None:
+    """What it expects of the next ten ticks is recorded, beside what it saw, and is in the page's data."""
+    ids = [each.id for each in load_contract("NhEnv").observations]
+    *views, last = [moment.outlooks[0] for moment in recording.moments]
+    assert last is None and all(moment.outlooks[1] is None for moment in recording.moments)
+    for view in views:
+        assert view is not None and view.future is not None
+        future = view.future
+        assert len(future.rewards) == len(future.goes_on) == 10 and 1 > future.goes_on[0] > future.goes_on[-1] > 0
+        assert (
+            len(future.seen) == 6 and {*future.seen} <= {*ids} and {len(part) for part in future.seen.values()} == {11}
+        )
+    save = recording_from_plain(json.loads(json.dumps(recording_to_plain(recording))))
+    assert save.moments[3].outlooks[0] is not None and save.moments[3].outlooks[0].future is not None
+    assert "future" in replay_page(recording) and '"goes_on"' in replay_page(recording)
 
 
 def test_what_does_not_fit_is_refused_in_one_line(path: Path, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_strangers_stay_out_where_walls_are_missing(
         arena.run_once()
 
 
+@pytest.mark.slow
 def test_the_hub_by_tag(hub: Hub, models: Path, tmp_path: Path) -> None:
     entry: Any = {"tags": ["nh-open"]}
     made = Arena.create(tmp_path / "arena", Challenge(name="nh", game="NhEnv", max_ticks=TICKS, entry=entry))

@@ -106,7 +106,7 @@ MALICE = {
 
 
 #: The others are slow only because each takes a process of its own.
-_QUICK = ("endless", "nan", "exit", "slow")
+_QUICK = ("nan", "exit", "slow")
 
 
 @pytest.mark.parametrize(
@@ -201,6 +201,7 @@ def two_arenas(made: Arena) -> None:
     assert [process.wait(300) for process in both] == [0, 0]
 
 
+@pytest.mark.slow
 def test_two_arenas_on_one_store_play_no_match_twice(tmp_path: Path) -> None:
     made = make(tmp_path / "arena", tuple(f"level-{n}" for n in range(8)), fights_per_match=20)
     two_arenas(made)

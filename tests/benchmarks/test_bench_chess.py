@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from benchmarks.__main__ import main
+from tests.games.chess.engine_programs import python_chess
 
 
 def bench(capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
@@ -17,7 +18,7 @@ def bench(capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
 
 
 def test_json_has_speeds_and_memory_beside_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("chess", reason="python-chess is not installed")
+    python_chess()
     pytest.importorskip("pettingzoo.classic.chess.chess", reason="PettingZoo's chess is not installed")
     rows = json.loads(bench(capsys)[0])["rows"]
     assert [row["n"] for row in rows] == [1, 8, 1, 1]

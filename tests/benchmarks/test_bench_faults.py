@@ -37,6 +37,7 @@ def bench(*options: str) -> Any:
     return exit_info.value.code
 
 
+@pytest.mark.slow
 def test_every_case_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     code = bench(*FEW, "--kinds", "split, close", "--json")
     printed = capsys.readouterr()

@@ -14,6 +14,7 @@ from tests.games.osrs.remote.served import handler_server
 from tests.serving.fighters import random_nh, write
 
 
+@pytest.mark.slow
 def test_both_servers_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(random_nh(1), tmp_path / "nh.fighter")
     options = ["--clients", "3", "--seconds", "0.5", "--backend", "compiled", "--model", str(tmp_path / "nh.fighter")]

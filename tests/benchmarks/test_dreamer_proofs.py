@@ -45,8 +45,8 @@ def test_a_cue_is_asked_for_later(delay: int) -> None:
     for seed in range(4):
         assert episode_return(Cue(delay), lambda seen: int(seen[0][1]), seed) == 1
         assert episode_return(Cue(delay), lambda seen: int(seen[0][0]), seed) == -1
-    seen = [Cue(delay).reset(seed=0)[0]]
-    assert seen[0].sum() == 1 and not seen[0][2]
+    env = Cue(delay)
+    assert env.reset(seed=0)[0].sum() == 1 and not env.step(0)[0].any()
 
 
 def test_whoever_looks_chases_all() -> None:

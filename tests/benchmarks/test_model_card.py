@@ -52,6 +52,14 @@ def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
     assert text == card_text("small", card) + "\n" and "| warm | 1 | 64 | 50.0% (40.0 to 60.0) |" in text
 
 
+def test_it_meets_models_that_do_not_ship(folder: Path) -> None:
+    assert run(folder, "--rival", str(folder / "model.zip")) == 0
+    text = (folder / "models" / "small.md").read_text()
+    assert "| `model` | 4 | " in text and "## How it fights" in text
+    card = shipped.shipped_card("small").model_copy(update={"behaviour": {"baseline": {}, "itself": {}}})
+    assert "## How it fights" not in card_text("small", card)
+
+
 def test_wrong_facts_are_refused_before_any_fight(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "train.json").write_text(json.dumps({**FACTS, "descripton": "Small"}))
     assert run(folder) == 2

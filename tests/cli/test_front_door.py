@@ -158,7 +158,12 @@ def test_ctrl_c_while_commands_are_imported_is_no_traceback() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-X", "importtime", "-m", "sb3_pvp.cli", "models"]
     with subprocess.Popen(
-        words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        words,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell lets its background ignore Ctrl-C
     ) as started:
         assert started.stderr is not None
         while "numpy" not in started.stderr.readline():

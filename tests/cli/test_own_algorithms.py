@@ -211,6 +211,7 @@ def test_in_a_league_beside_a_model_of_maskable_ppo(
     assert played["wins"] + played["losses"] + played["ties"] + played["not_counted"] == 8
 
 
+@pytest.mark.slow
 def test_exploit(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--seeds", 1, "--steps", 64, "--eval-freq", 1, "--eval-episodes", 4, "--episodes", 8]
     found = json.loads(command(capsys, "exploit", table, *small, "-f", tmp_path, "--json"))

@@ -16,6 +16,9 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.export.inference import open_backend
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.planes import ResidualPlanes
+from sb3_pvp.policies.sampling import HeadTables
+from sb3_pvp.serving.client import Client
+from tests.serving.served import serving
 
 
 def test_it_is_what_it_says() -> None:
@@ -41,6 +44,17 @@ def test_it_needs_planes() -> None:
         ResidualPlanes(spaces.Box(-1, 1, (9,)))
 
 
+def test_a_policy_takes_its_name() -> None:
+    spaces_ = spaces.Box(-1, 1, (2, 4, 4)), spaces.Discrete(3)
+    small = {"features_extractor_kwargs": {"channels": 2, "blocks": 1, "features_dim": 3}, "net_arch": []}
+    policy = AutoregressivePolicy(
+        *spaces_, lambda _: 1e-3, features_extractor_class="ResidualPlanes", contract=None, **small
+    )
+    assert isinstance(policy.extractors[0][0].extractor, ResidualPlanes)
+    with pytest.raises(ValueError, match="unknown features extractor 'ResidualPlane'.*did you mean 'ResidualPlanes'"):
+        AutoregressivePolicy(*spaces_, lambda _: 1e-3, features_extractor_class="ResidualPlane", contract=None)
+
+
 def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> None:
     env = PvpVecEnv(4, game="ChessPvP-v0", opponent="random", seed=0)
     small = {"channels": 4, "blocks": 1, "features_dim": 16}
@@ -52,12 +66,15 @@ def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> Non
     }
     model = PvpPPO(AutoregressivePolicy, env, n_steps=16, batch_size=32, policy_kwargs=arguments, seed=0)
     model.learn(4 * 32)
+    # Two tables of rules between 4,672 actions would take 175 MB, in the policy and in what it samples with.
+    tables = HeadTables(model.policy.heads)
+    parts = (*model.policy.rules.buffers(), *map(th.as_tensor, (tables.table, tables.permits)))
+    assert sum(part.nbytes for part in parts) < 1e6
     assert any(block.second.weight.any() for block in model.policy.extractors[0][0].extractor.blocks)
     observations = env.reset()
     wanted, _ = model.predict(observations, deterministic=True)
     assert np.take_along_axis(observations["action_mask"], wanted, axis=1).all()
     model.save(tmp_path / "chess.zip")
-    # A table of rules between 4,672 actions would take 87 MB.
     assert (tmp_path / "chess.zip").stat().st_size < 4e6
     loaded = MaskablePPO.load(tmp_path / "chess.zip")
     assert np.array_equal(loaded.predict(observations, deterministic=True)[0], wanted)
@@ -66,3 +83,11 @@ def test_a_policy_that_plays_chess_is_the_same_everywhere(tmp_path: Path) -> Non
     flat, masks = observations["observation"].reshape(4, 1, -1), observations["action_mask"].astype(bool)
     decided = backend.decide(flat, masks, np.full((4, 1), -1.0, np.float32), True)
     assert np.array_equal(decided.actions, wanted)
+    assert np.array_equal(load(tmp_path / "chess.fighter").predict(observations, deterministic=True)[0], wanted)
+    for backend_name in ("torch", "compiled", "onnx"):
+        with serving(tmp_path, backend=backend_name) as server, Client(port=server.port) as client:
+            served = [
+                client.predict("chess", one.reshape(1, -1), [mask], True).action
+                for one, mask in zip(flat, masks, strict=True)
+            ]
+            assert np.array_equal(served, wanted)

@@ -256,3 +256,16 @@ def test_an_evaluation_ends_at_once(jobs: str, started: list[psutil.Process]) ->
     assert process.wait(LONG) in ((130,) if jobs == "2" else (130, -signal.SIGTERM))
     assert "Traceback" not in printed()
     wait_until(lambda: not any(each.is_running() for each in everybody))
+
+
+def test_a_command_that_is_stopped_while_python_runs_source_text_ends_as_others_do(tmp_path: Path) -> None:
+    """Python remembers that as an unhandled Ctrl-C, by which ``python -m`` ends whatever the exit code is."""
+    (tmp_path / "stops.py").write_text(
+        "import os, signal, typer\n"
+        "from sb3_pvp.cli.usage import run_app\n"
+        "app = typer.Typer()\n"
+        "app.command()(lambda: exec('os.kill(os.getpid(), signal.SIGTERM)'))\n"
+        "run_app(app, 'stops', None)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    assert subprocess.run([sys.executable, "-m", "stops"], env=environment).returncode == 130

@@ -133,6 +133,23 @@ class BoundedNormal(NamedTuple):
 ActionDistribution = Choices | BoundedNormal
 
 
+def masked(distributions: Mapping[str, ActionDistribution], masks: th.Tensor) -> dict[str, ActionDistribution]:
+    """Returns choices of legal classes only, by flat masks ``(n, A)``; where none is legal, of the first.
+
+    Raises `ValueError` for masks of another width, and for actions that are numbers.
+    """
+    logits = {key: each.logits for key, each in sorted(distributions.items()) if isinstance(each, Choices)}
+    widths = [each.shape[1:].numel() for each in logits.values()]
+    if len(logits) < len(distributions) or masks.shape[1] != sum(widths):
+        raise ValueError(f"masks of {masks.shape[1]} entries do not fit actions of {sum(widths)} choices")
+    allowed: dict[str, ActionDistribution] = {}
+    for part, (key, each) in zip(th.split(masks, widths, 1), logits.items(), strict=True):
+        legal = part.reshape(each.shape).clone()
+        legal[..., 0] |= ~legal.any(-1)
+        allowed[key] = Choices(each.masked_fill(~legal, -1e9))
+    return allowed
+
+
 def draw(probs: th.Tensor) -> th.Tensor:
     """Returns class numbers ``(…)`` drawn by probabilities ``(…, classes)``."""
     # Several times as fast as `th.multinomial`; no class of probability 0 is ever drawn.
@@ -154,3 +171,7 @@ class Draws:
     def actions(self, distributions: Mapping[str, ActionDistribution]) -> dict[str, th.Tensor]:
         """Returns an action ``(…, size)`` for every key."""
         return {key: distribution.sample(self.likeliest) for key, distribution in distributions.items()}
+
+    def uniforms(self, rows: int, heads: int) -> th.Tensor:
+        """Returns numbers from [0, 1) ``(rows, heads)`` that heads are drawn by; -1 asks for the likeliest."""
+        return th.full((rows, heads), -1.0) if self.likeliest else th.rand(rows, heads)

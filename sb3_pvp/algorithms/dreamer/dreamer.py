@@ -18,6 +18,13 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch.nn import functional as F
 
 from sb3_pvp.algorithms.cuda_graph import GraphedCall
+from sb3_pvp.algorithms.dreamer.dreamer_fighters import (
+    OPPONENT,
+    FighterPolicy,
+    FightReplayBuffer,
+    illegal_shares,
+    is_masked,
+)
 from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_losses
 from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, updates_due
@@ -40,6 +47,9 @@ class DreamerV3(OffPolicyAlgorithm):
     the folder of the run, if it has one, else in memory. On a GPU, ``cuda_graph`` makes all of an update one call;
     with ``precision="bf16"`` products are in bfloat16. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
     ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments of `OffPolicyAlgorithm`.
+
+    Where observations have an action mask, the policy is a `FighterPolicy`, and a share ``recent`` of the sequences
+    that are replayed are of fights against opponents who are present now, once these have changed.
 
     After `load`, ``learn(..., reset_num_timesteps=False)`` goes on exactly as if it had never stopped, if the replay is
     in a folder and the vectorised environment has ``get_state`` and ``set_state``; other environments begin new
@@ -73,6 +83,7 @@ class DreamerV3(OffPolicyAlgorithm):
         imag_last: int = 0,
         tau: float = 0.02,
         rollout_steps: int = 250,
+        recent: float = 0.5,
         replay_folder: str | None = None,
         cuda_graph: bool = False,
         precision: str = "fp32",
@@ -88,13 +99,17 @@ class DreamerV3(OffPolicyAlgorithm):
         self.gae_lambda, self.ent_coef = gae_lambda, ent_coef
         self.imagined_steps, self.imag_last = imagined_steps, imag_last
         self.rollout_steps, self.replay_folder = rollout_steps, replay_folder
-        self.cuda_graph, self.precision = cuda_graph, precision
+        self.cuda_graph, self.precision, self.recent = cuda_graph, precision, recent
         require_known("precision", precision, ("fp32", "bf16"))
         self.n_updates = self.trained_rollouts = 0
         self.algorithm = "dreamerv3"  #: Its name in the registry.
         #: The game, its reset parameters and the ages of frames, see `PvpPPO`; and what is saved with the run.
         self.game = self.reset_params = self.frame_ages = None
         self.resumable_parts: dict[str, Any] = {}
+        if not 0 <= recent <= 1:
+            raise ValueError(f"recent is a share from 0 to 1, got {recent}")
+        if isinstance(policy, str) and is_masked(self.observation_space, self.action_space):
+            self.policy_class = FighterPolicy  # a file of an earlier edition names its own
         if _init_setup_model:
             self._setup_model()
 
@@ -109,6 +124,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
         self._figures: Tensors = {}
+        self._seen: Sequences | None = None
         self._rate = th.zeros((), device=self.device)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages, fights = (self.env.get_attr(name, [0])[0] for name in ("frame_ages", "match_settings"))
@@ -119,6 +135,10 @@ class DreamerV3(OffPolicyAlgorithm):
         self.resumable_parts = {"dreamer": self}
         if self.cuda_graph and self.device.type != "cuda":
             raise ValueError(f"cuda_graph=True needs device='cuda', but this model is on {self.device}: leave it out")
+        if self.cuda_graph and isinstance(self.policy, FighterPolicy):
+            raise ValueError(
+                "cuda_graph=True is not for games with action masks, whose heads choose on the CPU: leave it out"
+            )
         self._learning = GraphedCall(self._learn) if self.cuda_graph else self._learn
         if is_new:
             self.training_state = None
@@ -130,15 +150,18 @@ class DreamerV3(OffPolicyAlgorithm):
         return super()._setup_learn(total_timesteps, callback, is_new, *args)
 
     def _open_replay(self, is_new: bool) -> None:
-        given = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
-        folder = Path(given) if given else None
+        place = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
+        folder = Path(place) if place else None
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
             if is_new:
                 raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
             remove_rows(folder)  # a checkpoint without its state does not know what is what in them
         # A sequence begins with the record whose state is carried into the first one that is trained on.
-        sizes = self.buffer_size, self.n_envs, self._layout(), self.batch_length + 1
-        self.replay_buffer = SequenceReplayBuffer(*sizes, self.seed, folder)
+        given = self.n_envs, self._layout(), self.batch_length + 1, self.seed, folder
+        if OPPONENT in given[1]:
+            self.replay_buffer = FightReplayBuffer(self.recent, self.buffer_size, *given)
+        else:
+            self.replay_buffer = SequenceReplayBuffer(self.buffer_size, *given)
 
     def _layout(self) -> Layout:
         size, policy = self.policy.size, self.policy
@@ -147,10 +170,21 @@ class DreamerV3(OffPolicyAlgorithm):
         layout |= {"reward": ((), np.float32), "is_first": ((), bool), "is_last": ((), bool), "is_terminal": ((), bool)}
         for kind, signals in (("observation", policy.observed.signals), ("action", policy.actions.signals)):
             layout |= {f"{kind}/{key}": signal.stored for key, signal in signals.items()}
-        return layout
+        is_fight = isinstance(policy, FighterPolicy) and self.frame_ages is not None
+        return layout | ({OPPONENT: ((), np.int32)} if is_fight else {})
 
     def _excluded_save_params(self) -> list[str]:
-        of_process = ("settings", "_counted", "_carried", "_rewards", "_figures", "_rate", "_learning", "run_folder")
+        of_process = (
+            "settings",
+            "_counted",
+            "_carried",
+            "_rewards",
+            "_figures",
+            "_seen",
+            "_rate",
+            "_learning",
+            "run_folder",
+        )
         return [*super()._excluded_save_params(), *of_process, "resumable_parts"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
@@ -225,7 +259,10 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def _act(self) -> NDArray[Any]:
         """Returns actions of all environments; the record of an observation is complete with the action taken there."""
-        assert self._last_obs is not None and self._last_episode_starts is not None  # set by _setup_learn
+        assert self.env is not None and self._last_obs is not None
+        assert self._last_episode_starts is not None  # all set by _setup_learn
+        if isinstance(self.replay_buffer, FightReplayBuffer):
+            self.replay_buffer.look(self.env, self._last_episode_starts)
         observations = self.policy.observed.tensors(self.policy.obs_to_tensor(self._last_obs)[0])
         if self._carried is None or len(self._carried.deter) != self.n_envs:
             self._carried = self.policy.start(self.n_envs)
@@ -265,7 +302,8 @@ class DreamerV3(OffPolicyAlgorithm):
         if self.cuda_graph:  # which reads a schedule's rate from where it was captured
             group["lr"] = self._rate.fill_(group["lr"])
         places = replay.choose(self.batch_size)
-        states, self._figures = self._learning(self._batch(replay.read(places)))
+        self._seen = self._batch(replay.read(places))
+        states, self._figures = self._learning(self._seen)
         # Later sequences start from these states; the first record's was not computed anew.
         replay.write(places[:, 1:], _latents(*states))
         self.n_updates += 1
@@ -299,6 +337,9 @@ class DreamerV3(OffPolicyAlgorithm):
         self.logger.record("train/n_updates", self.n_updates, exclude="tensorboard")
         for name, value in self._figures.items():
             self.logger.record(f"train/{name}", value.item())
+        if self._seen is not None and isinstance(self.policy, FighterPolicy):
+            for name, share in illegal_shares(self.policy.networks, self._seen, self.imagined_steps).items():
+                self.logger.record(name, share)
         super().dump_logs()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
-from sb3_pvp.algorithms.dreamer.distributions import ActionDistribution, Choices, Draws, mixed_probs
+from sb3_pvp.algorithms.dreamer.distributions import Draws, mixed_probs
 from sb3_pvp.algorithms.dreamer.laprop import LaProp
 from sb3_pvp.algorithms.dreamer.losses import ReturnScale
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, encode_actions
@@ -54,10 +53,14 @@ class DreamerPolicy(BasePolicy):
         self.size = model_size(size) if isinstance(size, str) else size
         self.observed = ObservedSignals(observation_space, mlp_keys, cnn_keys)
         self.actions = ActionSignals(action_space)
-        self.networks = DreamerNetworks(self.observed.signals, self.actions.signals, self.size)
+        self.networks = self.make_networks()
         self.return_scale = ReturnScale()
         self.optimizer = LaProp(self.networks.trained(), lr=lr_schedule(1), **(optimizer_kwargs or {}))
         self.draws = Draws()
+
+    def make_networks(self) -> DreamerNetworks:
+        """Returns new networks for the signals and the size."""
+        return DreamerNetworks(self.observed.signals, self.actions.signals, self.size)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Does as torch does; raises `ValueError` of one line for weights of other networks."""
@@ -85,10 +88,8 @@ class DreamerPolicy(BasePolicy):
         deter = recurrent.core(before, carried.action * goes_on)
         tokens = self.networks.encoder({key: values.unsqueeze(1) for key, values in observations.items()}).squeeze(1)
         stoch = draws.latent(mixed_probs(recurrent.posterior(th.cat([deter, tokens], -1))))
-        distributions = self.networks.actor(Latent(deter, stoch).features())
-        if masks is not None:
-            distributions = masked(distributions, masks > 0)
-        actions = draws.actions(distributions)
+        chosen = self.networks.choose(Latent(deter, stoch).features(), draws, None if masks is None else masks > 0)
+        actions = {key: chosen[key] for key in self.actions.signals}
         return actions, Carried(deter, stoch, encode_actions(self.actions.signals, actions))
 
     def predict(
@@ -123,20 +124,3 @@ class DreamerPolicy(BasePolicy):
         observations, is_first = self.observed.tensors(observation), th.ones(1, dtype=th.bool, device=self.device)
         actions, _ = self.step(observations, self.start(1), is_first, Draws(deterministic))
         return th.as_tensor(self.actions.to_env(actions))
-
-
-def masked(distributions: Mapping[str, ActionDistribution], masks: th.Tensor) -> dict[str, ActionDistribution]:
-    """Returns choices of legal classes only, by flat masks ``(n, A)``; where none is legal, of the first.
-
-    Raises `ValueError` for masks of another width, and for actions that are numbers.
-    """
-    logits = {key: each.logits for key, each in sorted(distributions.items()) if isinstance(each, Choices)}
-    widths = [each.shape[1:].numel() for each in logits.values()]
-    if len(logits) < len(distributions) or masks.shape[1] != sum(widths):
-        raise ValueError(f"masks of {masks.shape[1]} entries do not fit actions of {sum(widths)} choices")
-    allowed: dict[str, ActionDistribution] = {}
-    for part, (key, each) in zip(th.split(masks, widths, 1), logits.items(), strict=True):
-        legal = part.reshape(each.shape).clone()
-        legal[..., 0] |= ~legal.any(-1)
-        allowed[key] = Choices(each.masked_fill(~legal, -1e9))
-    return allowed

@@ -154,9 +154,7 @@ def dreamer_losses(
     # Actor and critic learn from the imagined returns.
     advantages = (judged.returns - judged.values[:, :-1]) / scale.update(judged.returns)
     weights = judged.weights[:, :-1]
-    distributions = networks.actor(features[:, :-1])
-    log_probs = sum(each.log_prob(actions[key][:, :-1]) for key, each in distributions.items())
-    entropies = {key: each.entropy() for key, each in distributions.items()}
+    log_probs, entropies = networks.judge(features[:, :-1], {key: each[:, :-1] for key, each in actions.items()})
     parts["policy"] = -weights * (log_probs * advantages + settings.ent_coef * sum(entropies.values()))
     # The critic's second target is the slow critic: it goes towards the returns, but not far from where it was.
     parts["value"] = weights * two_hot_loss(logits[:, :-1], judged.returns, judged.slow_values[:, :-1])
@@ -175,11 +173,11 @@ def dreamer_losses(
 @th.no_grad()
 def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> tuple[Latent, Tensors]:
     """Plays ``steps`` in the model, from states ``(starts, …)``; the last action leads nowhere."""
-    states, actions = [starts], [draws.actions(networks.actor(starts.features()))]
+    states, actions = [starts], [networks.choose(starts.features(), draws)]
     for _ in range(steps):
         deter = networks.recurrent.core(states[-1], encode_actions(networks.actions, actions[-1]))
         states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.prior(deter)))))
-        actions.append(draws.actions(networks.actor(states[-1].features())))
+        actions.append(networks.choose(states[-1].features(), draws))
     deters, stochs = (th.stack(parts, 1) for parts in zip(*states, strict=True))
     chosen = {key: th.stack([each[key] for each in actions], 1) for key in actions[0]}
     return Latent(deters, stochs), chosen

@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from sb3_pvp.common.rows_on_disk import RowsOnDisk
 Arrays = dict[str, NDArray[Any]]
 #: The name, shape and type of each part of a record.
 Layout = dict[str, tuple[tuple[int, ...], Any]]
-_COUNTED = ("counts", "fresh", "random")  #: What a replay counts beside its records.
 
 
 class SequenceReplayBuffer(ReplayBuffer):
@@ -31,6 +30,8 @@ class SequenceReplayBuffer(ReplayBuffer):
     Records are in a ``folder``, which may be of an earlier process, or in memory. Raises `ValueError` for a folder of
     other records.
     """
+
+    counted: ClassVar[tuple[str, ...]] = ("counts", "fresh", "random")  #: What it counts beside its records.
 
     def __init__(
         self, buffer_size: int, n_envs: int, layout: Layout, length: int, seed: int | None, folder: Path | None = None
@@ -79,17 +80,26 @@ class SequenceReplayBuffer(ReplayBuffer):
 
     def choose(self, batch_size: int) -> NDArray[np.int64]:
         """Returns the `places` of the next sequences: the fresh ones, then any, with replacement."""
-        oldest, counts = self.starts_of()
-        chosen: list[tuple[int, int]] = []
-        while self.fresh and len(chosen) < batch_size:
+        oldest, _ = self.starts_of()
+        fresh: list[tuple[int, int]] = []
+        while self.fresh and len(fresh) < batch_size:
             env, start = self.fresh.popleft()
             if start >= oldest[env]:
-                chosen.append((env, start))
+                fresh.append((env, start))
+        drawn = self.located(self.draw(batch_size - len(fresh)))
+        chosen = np.concatenate([np.array(fresh, np.int64).reshape(-1, 2).T, drawn], 1)
+        return self.places(*chosen)
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        """Returns numbers of ``count`` sequences, any with equal chance."""
+        return self.random.integers(self.size(), size=count)
+
+    def located(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the environments of sequences by number, and the records that they begin at."""
+        oldest, counts = self.starts_of()
         ends = counts.cumsum()
-        for number in self.random.integers(ends[-1], size=batch_size - len(chosen)):
-            env = int(np.searchsorted(ends, number, side="right"))
-            chosen.append((env, int(oldest[env] + number - (ends[env] - counts[env]))))
-        return self.places(*np.array(chosen, np.int64).T)
+        envs = np.searchsorted(ends, numbers, side="right")
+        return envs, oldest[envs] + numbers - (ends - counts)[envs]
 
     def places(self, envs: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns where the records of sequences are ``(batch, length)``, which begin at records of environments."""
@@ -120,14 +130,14 @@ class SequenceReplayBuffer(ReplayBuffer):
         """Returns what `set_state` goes back to; None of records in memory, which are no part of it."""
         if self.disk is None:
             return None
-        return {"mark": self.disk.mark()} | copy.deepcopy({name: vars(self)[name] for name in _COUNTED})
+        return {"mark": self.disk.mark()} | copy.deepcopy({name: vars(self)[name] for name in self.counted})
 
     def set_state(self, state: dict[str, Any]) -> bool:
         """Goes back to a state, and returns whether the records are there; raises `ValueError` if they are damaged."""
         if self.disk is None or self.disk.is_new:
             return not state["counts"].any()
         self.disk.go_back(state["mark"], int(min(state["counts"].max(), self.rows) - 1) * self.n_envs + 1)
-        vars(self).update(copy.deepcopy({name: state[name] for name in _COUNTED}))
+        vars(self).update(copy.deepcopy({name: state[name] for name in self.counted}))
         return True
 
 

@@ -16,6 +16,7 @@ from sb3_pvp.algorithms.dreamer.distributions import (
     Choices,
     Draws,
     latent_kl,
+    masked,
     mixed_probs,
     straight_through,
     symlog,
@@ -253,6 +254,17 @@ class DreamerNetworks(nn.Module):
         self.critic = multi_layer(state, units, size.layers, size.bins, scale=0)
         self.slow_critic = multi_layer(state, units, size.layers, size.bins, scale=0).requires_grad_(False)
         self.slow_critic.load_state_dict(self.critic.state_dict())
+
+    def choose(self, features: th.Tensor, draws: Draws, masks: th.Tensor | None = None) -> Tensors:
+        """Returns an action ``(n, size)`` of each key, given features ``(n, …)`` and flat masks, bool ``(n, A)``."""
+        distributions = self.actor(features)
+        return draws.actions(distributions if masks is None else masked(distributions, masks))
+
+    def judge(self, features: th.Tensor, actions: Tensors) -> tuple[th.Tensor, Tensors]:
+        """Returns log-probabilities ``(…)`` of actions that `choose` returned, and the entropy ``(…)`` of each key."""
+        distributions = self.actor(features)
+        log_probs = sum(each.log_prob(actions[key]) for key, each in distributions.items())
+        return log_probs, {key: each.entropy() for key, each in distributions.items()}
 
     def trained(self) -> list[nn.Parameter]:
         """Returns the parameters that the optimiser changes."""

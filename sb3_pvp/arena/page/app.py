@@ -360,6 +360,8 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
             finally:
                 for each in tasks:
                     each.cancel()
+                    # If the viewer is gone, the other one fails as well, which nobody needs to hear.
+                    each.add_done_callback(lambda task: task.cancelled() or task.exception())
             await socket.close()
     except PageRefusal as error:
         await socket.close(1008, error.detail)

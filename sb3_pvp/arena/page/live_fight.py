@@ -146,8 +146,7 @@ class LiveFight(GrowingRecording):
         viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
-        missed = {"moments": self.moments_from(seen), "first": seen, "events": self.events, **self._status()}
-        viewer.put_nowait(orjson.dumps(missed).decode())
+        viewer.put_nowait(self._missed(seen))
         if self.state == "over":
             viewer.put_nowait(None)
         if player is not None:
@@ -249,6 +248,11 @@ class LiveFight(GrowingRecording):
         self.state = "over" if "outcomes" in reply else self.state
         about = {"first": self.tick + 1, "moments": [moment], "before": reply["outlooks"]}
         self.told({**about, "events": self.grow(moment, reply.get("outcomes")), **self._status()})
+
+    def _missed(self, first: int) -> str:
+        """Returns the message with all moments from a number on; made here, so that no viewer keeps the parts."""
+        moments = orjson.Fragment(self.moments_text(first))
+        return orjson.dumps({"moments": moments, "first": first, "events": self.events, **self._status()}).decode()
 
     def _status(self) -> dict[str, Any]:
         wait = {} if self.state == "over" else {"wait": round(max(self.due - time.monotonic(), 0.0), 4)}

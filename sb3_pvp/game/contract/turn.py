@@ -100,17 +100,17 @@ class Turn:
     def __init__(
         self, contract: Contract, observation: NDArray[np.float32], masks: Booleans, chance: NDArray[np.float64]
     ) -> None:
-        self._contract, self._observation, self._masks, self.chance = contract, observation, masks, chance
+        self._contract, self.observation, self._masks, self.chance = contract, observation, masks, chance
         self._chosen = np.zeros((len(observation), contract.num_flat_actions), bool)
         self._numbers: dict[int, ArrayLike] = {}
 
     def see(self, observation: str) -> NDArray[np.float32]:
         """Returns the values of an observation, float32 ``(N,)``."""
-        return self._observation[:, self._contract.observation_index(observation)]
+        return self.observation[:, self._contract.observation_index(observation)]
 
     def agent(self, agent: str) -> NDArray[np.float32]:
         """Returns what an agent of a team sees, float32 ``(N, its observations)``."""
-        return self._observation[:, slice(*self._contract.agents[self._contract.agent_index(agent)].observations)]
+        return self.observation[:, slice(*self._contract.agents[self._contract.agent_index(agent)].observations)]
 
     def can(self, action: str) -> Booleans:
         """Returns in which fights a sub-action is not masked, bool ``(N,)``."""

@@ -1,4 +1,4 @@
-"""Chess, ChessPvP-v0: all rules, in Numba, for thousands of boards at once."""
+"""Chess, all rules, in Numba, for thousands of boards at once: ChessPvP-v0, and ChessPixelsPvP-v0 with pictures."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.game import Game, find_game
-from sb3_pvp.game.arrays import OutcomeRewards
-from sb3_pvp.game.contract.turn import Turn
-from sb3_pvp.games.chess.layout import CONTRACT, NAME
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.games.chess.engines import ChessScripts
+from sb3_pvp.games.chess.layout import CONTRACT, PIXELS
 from sb3_pvp.games.chess.params import ChessParams
+from sb3_pvp.games.chess.rewards import ChessRewards
 from sb3_pvp.games.chess.viewer import ChessViewer
 
 if TYPE_CHECKING:
     from sb3_pvp.games.chess.world import ChessWorld
 
-__all__ = ["CHESS", "ChessGame", "perft"]
+__all__ = ["CHESS", "CHESS_PIXELS", "ChessGame", "perft"]
 
 
 class ChessGame(Game):
     """Chess between two seats, one of which has White."""
 
-    name, contract, params, rewards, viewer = NAME, CONTRACT, ChessParams, OutcomeRewards(), ChessViewer()
-    scripts: Mapping[str, Any] = {"random": Turn.choose_at_random}
+    params, rewards, viewer = ChessParams, ChessRewards(), ChessViewer()
+    scripts: Mapping[str, Any] = ChessScripts()
+
+    def __init__(self, contract: Contract) -> None:
+        self.name, self.contract = contract.name, contract
 
     def __repr__(self) -> str:
         return self.name
@@ -34,7 +38,7 @@ class ChessGame(Game):
         """See `sb3_pvp.game.Game.make_world`."""
         from sb3_pvp.games.chess.world import ChessWorld  # here, because it imports Numba
 
-        return ChessWorld(num_fights, seed, params)
+        return ChessWorld(self.contract, num_fights, seed, params)
 
 
 def perft(fen: str, depth: int) -> int:
@@ -44,4 +48,5 @@ def perft(fen: str, depth: int) -> int:
     return notation.perft(fen, depth)
 
 
-CHESS = ChessGame()
+CHESS = ChessGame(CONTRACT)
+CHESS_PIXELS = ChessGame(PIXELS)

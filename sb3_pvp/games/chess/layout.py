@@ -1,4 +1,4 @@
-"""What a player of chess sees and may choose: 21 planes of the board and 4,672 moves, both from its own side.
+"""What a player of chess sees and may choose: planes or a picture of the board, and 4,672 moves, from its own side.
 
 Squares are numbered from the player's own left corner, 8 a rank. Whoever has Black sees the board mirrored: their own
 pieces stand on the first two ranks, and the king to the right of the queen, as White's do.
@@ -17,6 +17,7 @@ NAME = "ChessPvP-v0"
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = range(1, 7)
 LETTERS = " PNBRQK"  #: White's pieces by number.
 SQUARES = [file + rank for rank in "12345678" for file in "abcdefgh"]
+TILE = 8  #: Pixels of a side of a square in pictures that are observations.
 
 #: Moves of a square: 7 distances in 8 directions, 8 knight's moves, and 9 promotions to less than a queen.
 NUM_MOVES = 73
@@ -73,9 +74,10 @@ def _observations() -> Iterator[Observation]:
             yield Observation(f"{plane}_{square}", _FACTS.get(plane) or f"1 for a {plane.replace('_', ' ')} here.")
 
 
-CONTRACT = Contract(
-    NAME, (Head("move", "The move, from the own side.", tuple(_actions())),), tuple(_observations()), shape=(21, 8, 8)
-)
+_HEADS = (Head("move", "The move, from the own side.", tuple(_actions())),)
+CONTRACT = Contract(NAME, _HEADS, tuple(_observations()), shape=(21, 8, 8))
+#: The same moves, but a picture of the board is all that is seen, see `sb3_pvp.games.chess.pixels`.
+PIXELS = Contract("ChessPixelsPvP-v0", _HEADS, shape=(1, 8 * TILE, 8 * TILE), pixels=True)
 
 
 def table(column: int) -> NDArray[np.int64]:

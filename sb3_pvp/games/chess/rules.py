@@ -44,6 +44,7 @@ _RIGHTS_PLANE, _PASSED_PLANE, _CLOCK_PLANE, _REPEATED_PLANE, _WHITE_PLANE, _TURN
 )
 _EAST, _NORTH, _BECOMES = table(0), table(1), table(2)
 _JUMPS, _PROMOTIONS = 56, 64
+_WORTH = np.array([0, 1, 3, 3, 5, 9, 0])  #: Of a piece in pawns, by number.
 #: Directions of `layout.DIRECTIONS` by number: forward, and forward to both sides.
 _FORWARD, _FORWARD_LEFT, _FORWARD_RIGHT = 4, 2, 7
 #: The rights that are left when a piece moves from or to a square.
@@ -348,6 +349,7 @@ def play_boards(
     endings: Ints,
     masks: NDArray[np.bool_],
     obs: NDArray[np.float32],
+    gains: NDArray[np.int8],
 ) -> None:
     """Plays a move on some boards, or none if the games begin, and writes all that follows.
 
@@ -358,18 +360,23 @@ def play_boards(
         games: positions ``(F, 69)``; hashes of the positions since the last capture or move of a pawn ``(F, 152)``,
             and how many they are ``(F,)``; the seats that have White ``(F,)``; whether draws are claimed ``(F,)``.
         last, endings: the last moves and how games have ended ``(F,)``, written.
-        masks, obs: ``(F, 2, 4672)`` and ``(F, 2, 1344)``, written.
+        masks, obs: ``(F, 2, 4672)`` and ``(F, 2, 1344)``, written; ``obs`` may have no rows.
+        gains: what each seat has won in pawns with the move ``(F, 2)``, written; what it has lost is negative.
     """
     positions, keys, known, white, claims = games
     moves = np.empty(MOST_MOVES, np.int64)
     for index, fight in enumerate(fights):
         position = positions[fight]
+        gains[fight] = 0
         if not begins:
             mover = white[fight] ^ position[BLACK]
             action = actions[index, mover, 0]
             if not masks[fight, mover, action]:
                 action = np.argmax(masks[fight, mover])
+            gain = -_balance(position)
             last[fight] = play_move(position, action)
+            gain -= _balance(position)  # which the other player sees now
+            gains[fight, mover], gains[fight, 1 - mover] = gain, -gain
             if position[CLOCK] == 0:
                 known[fight] = 0
         count = legal_moves(position, moves)
@@ -385,9 +392,21 @@ def play_boards(
         masks[fight, 1 - mover, 0] = True
         for number in range(count):
             masks[fight, mover, moves[number]] = True
+        if len(obs) == 0:
+            continue
         obs[fight] = 0.0
         _see(position, before, False, obs[fight, mover])
         _see(position, before, True, obs[fight, 1 - mover])
+
+
+@compiled
+def _balance(position: Position) -> int:
+    """Returns by how many pawns the pieces of the side to move are worth more than the other one's."""
+    balance = 0
+    for square in range(64):
+        piece = position[square]
+        balance += _WORTH[piece] if piece >= 0 else -_WORTH[-piece]
+    return balance
 
 
 @compiled

@@ -10,16 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.world import Outcome
 from sb3_pvp.games.chess import rules
 from sb3_pvp.games.chess.fen import read_fen, write_fen
-from sb3_pvp.games.chess.layout import CONTRACT
 from sb3_pvp.games.chess.params import ChessParams
+from sb3_pvp.games.chess.pixels import draw_boards
 from sb3_pvp.games.chess.rules import Position, play_boards
 
 
 class ChessWorld(ArrayWorld):
     """Games of chess; a tick is a move of one side. A choice that is not legal is replaced by the first legal one.
+
+    ``contract`` is one of `sb3_pvp.games.chess.layout`, which says what players see.
 
     Attributes:
         positions: as the side to move sees them, see `sb3_pvp.games.chess.rules`, int16 ``(F, 69)``.
@@ -28,8 +31,8 @@ class ChessWorld(ArrayWorld):
         endings: how the games have ended, numbers of `sb3_pvp.games.chess.rules.ENDINGS` ``(F,)``.
     """
 
-    def __init__(self, num_fights: int, seed: int, params: Mapping[str, Any]) -> None:
-        super().__init__(CONTRACT, num_fights, seed)
+    def __init__(self, contract: Contract, num_fights: int, seed: int, params: Mapping[str, Any]) -> None:
+        super().__init__(contract, num_fights, seed, [("material", "i1")])
         self._params = dict(params)
         self.positions = np.tile(_start(self._params)[1], (num_fights, 1))
         #: Hashes of the positions since the last capture or move of a pawn, and how many they are.
@@ -69,7 +72,12 @@ class ChessWorld(ArrayWorld):
 
     def _play(self, fights: NDArray[np.int64], actions: NDArray[np.int64], begins: bool) -> None:
         games = self.positions, self.keys, self.known, self.white, self.claims
-        play_boards(fights, actions, begins, games, self.last, self.endings, self.masks, self.obs)
+        planes = self.obs[:0] if self.contract.pixels else self.obs
+        play_boards(
+            fights, actions, begins, games, self.last, self.endings, self.masks, planes, self.report["material"]
+        )
+        if self.contract.pixels:
+            draw_boards(fights, self.positions, self.white, self.last, self.obs)
 
 
 def _start(params: Mapping[str, Any]) -> tuple[ChessParams, Position]:

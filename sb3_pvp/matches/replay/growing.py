@@ -31,7 +31,7 @@ class GrowingRecording:
     def __init__(self, recording: Recording, viewer: Any) -> None:
         self.header, self.viewer = dict(to_plain(recording)), viewer
         self.last: dict[str, Any] = {}
-        self._texts: list[bytes] = []  # of the moments before: dicts would be many for the garbage collector
+        self._texts: list[bytes] = []  # of the moments before, packed: dicts would be many for the garbage collector
         self.events: list[dict[str, Any]] = []
         self.tick, self._packed = -1, b""
         self._scenes: deque[Any] = deque(maxlen=2)  # as the viewer reads them
@@ -44,7 +44,7 @@ class GrowingRecording:
     def grow(self, moment: dict[str, Any], outcomes: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Adds a moment, at the end of the fight with the outcomes of both players; returns the events that it adds."""
         if self.last:
-            self._texts.append(orjson.dumps(self.last))
+            self._texts.append(zlib.compress(orjson.dumps(self.last), 1))
         self.last = moment
         self.tick += 1
         self._scenes.append(self.viewer.read_scene(moment["scene"]))
@@ -65,18 +65,22 @@ class GrowingRecording:
 
     def put_away(self, moments: Sequence[Any] | None = None) -> None:
         """Packs the moments of a fight that is over, or others in their place: they take a hundredth of the memory."""
-        content = self._joined(0) if moments is None else orjson.dumps(moments)
+        content = self.moments_text(0) if moments is None else orjson.dumps(moments)
         self._packed, self._texts, self.last = zlib.compress(content, 1), [], {}
 
     def moments_from(self, first: int) -> list[dict[str, Any]]:
         """Returns the moments from a number on, also if they are put away."""
-        if self._packed:
-            return list(orjson.loads(zlib.decompress(self._packed)))[first:]
-        return list(orjson.loads(self._joined(first)))
+        return list(orjson.loads(self.moments_text(first)))
 
-    def _joined(self, first: int) -> bytes:
-        texts = [*self._texts, orjson.dumps(self.last)] if self.last else []
-        return b"[" + b",".join(texts[first:]) + b"]"
+    def moments_text(self, first: int) -> bytes:
+        """Returns `moments_from` as JSON."""
+        if self._packed:
+            every = zlib.decompress(self._packed)
+            return orjson.dumps(orjson.loads(every)[first:]) if first else every
+        texts = [*map(zlib.decompress, self._texts[first:])]
+        if self.last and first <= self.tick:
+            texts.append(orjson.dumps(self.last))
+        return b"[" + b",".join(texts) + b"]"
 
     def content(self, hidden: Collection[str] = ()) -> dict[str, Any]:
         """Returns what a page needs, see `sb3_pvp.matches.replay.page.content_of`, without some parts of the header."""

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -63,7 +64,7 @@ def player_files(game: str, as_text: bool = False) -> tuple[str, str]:
     """
     own = (TextScenes(find_game(game)) if as_text else viewer_of(game)).page()
     # Joined to one script, in this order: the game's script fills in the object `scene` of fight.js for those after it.
-    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "story.js", "player.js")
+    first, last = ("dom.js", "fight.js"), ("choices.js", "charts.js", "future.js", "story.js", "player.js")
     return _data("page.css") + own["style"], "\n".join([*map(_data, first), own["script"], *map(_data, last)])
 
 
@@ -116,7 +117,8 @@ _ENDS_WITHOUT_WINNER = {
 def short_labels(ids: Sequence[str], head: str) -> list[str]:
     """Returns short names of sub-actions, without words that they share or the head has; "none" for no action."""
     words = [each.split("_") for each in ids]
-    common = set(head.split("_")) | {word for own in words for word in own if sum(word in other for other in words) > 1}
+    times = Counter(word for own in words for word in {*own})
+    common = {*head.split("_"), *(word for word, count in times.items() if count > 1)}
     kept = [" ".join(word for word in own if word not in common) or " ".join(own) for own in words]
     return ["none" if {"no", "dont", "none"} & set(own) else text for own, text in zip(words, kept, strict=True)]
 

@@ -31,6 +31,9 @@ from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
+FUTURE = 10  #: Ticks that a world model is asked for.
+SHOWN = 6  #: So many of the numbers that it sees are recorded, those that change most.
+
 
 def record_fight(
     first: OpponentLike,
@@ -221,6 +224,7 @@ class RecordedFighter:
     model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
+    _states: list[Any] = field(default_factory=list)  #: After each action, of a world model.
     _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
 
     @property
@@ -239,6 +243,8 @@ class RecordedFighter:
             frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
         self._ticks.append((seen, mask, actions[0]))
+        if getattr(self.opponent, "imagine", None) is not None:
+            self._states.append(self._state[0])
         return self._ticks[-1][-1]
 
     def columns(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
@@ -256,6 +262,23 @@ class RecordedFighter:
         """What it saw before each of its actions, newest frames ``(T, D)``."""
         return np.stack([seen["observation"][0] for seen, _, _ in self._ticks])
 
+    def _imagined(self, contract: Contract, states: NDArray[Any], first: int) -> list[recording.Outlook]:
+        """Returns the outlooks of a world model in states ``(T, …)``, of ticks from ``first`` on."""
+        values, rewards, goes_on, expected = self.opponent.imagine(states, FUTURE)  # type: ignore[union-attr]
+        own, ids = self.observations, [each.id for each in contract.observations]
+        # Those that have changed most, by what the model's own numbers are: a few, as each is shown.
+        spread = np.ptp(np.sign(own) * np.log1p(np.abs(own)), 0)
+        shown = np.argsort(-spread, kind="stable")[: SHOWN if ids else 0]
+        outlooks = []
+        for tick, value in enumerate(values.tolist()):
+            both = np.vstack([own[first + tick], expected[tick]])[:, shown].T.tolist()
+            seen = {
+                ids[number]: tuple(part) for number, part in zip(shown.tolist(), both, strict=False) if spread[number]
+            }
+            future = recording.Future(tuple(rewards[tick].tolist()), tuple(goes_on[tick].tolist()), seen)
+            outlooks.append(recording.Outlook(value, None, future))
+        return outlooks
+
     def thoughts(self, contract: Contract, last: int | None = None) -> tuple[list[Any], list[Any]]:
         """Returns its decisions, and the outlooks that it had, in all ticks or the ``last`` ones."""
         if self.opponent is None:
@@ -272,6 +295,8 @@ class RecordedFighter:
             predictor = getattr(self.model, "outcome_predictor", None)
             wins = outlooks if predictor is None else predictor.predict(observations)["WIN"].tolist()
             outlooks = [*map(recording.Outlook, values.tolist(), wins)]
+        elif self._states:
+            outlooks = self._imagined(contract, np.stack(self._states[-(last or 0) :]), len(self._ticks) - len(seen))
         return [*map(recording.decision_of, repeat(contract), actions, masks, probabilities)], outlooks
 
 

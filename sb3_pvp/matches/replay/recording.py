@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,11 +61,22 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Future:
+    """What a world model expects of the next ticks, the mean of some futures that it imagines; one number a tick."""
+
+    rewards: tuple[float, ...]
+    goes_on: tuple[float, ...]  #: How likely it is that the fight is still on, with the discount in it.
+    #: Some of what the player sees, by the names of the contract: what it sees now, and what it expects to see.
+    seen: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Outlook:
     """A model's estimate of its prospects."""
 
     value: float  #: Of its critic, in the units of the rewards that it was trained on.
     win_probability: float | None = None  #: Of its outcome predictor, if it has one.
+    future: Future | None = None  #: Of a world model.
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 LEARNER = "main"  #: Name of a run's learner and its snapshots.
 
-_NAME = re.compile(r"\w[\w.+-]*")
+_NAME = re.compile(r"\w[\w.+-]*(\?[\w.+=&-]+)?")
 _TEXT = re.compile(r"([^@]*)(?:@([0-9]+))?")
 _CHECKPOINT = re.compile(r"(?P<name>.+)_(?P<step>\d+)_steps")  # file names of SB3's ``CheckpointCallback``
 
@@ -24,6 +24,7 @@ class Player:
 
     Players are ordered by name, then by step; those without a step come first. Raises `ValueError` for names with other
     characters than letters, digits and ``_.+-``, or the ending of a checkpoint (``_1024_steps``), and negative steps.
+    Parameters of a script may follow, such as ``?elo=1350&nodes=1000``.
     """
 
     name: str

@@ -54,9 +54,10 @@ class _AgentModule(nn.Module):
         self.sizes = contract.head_sizes[slice(*own.heads)]
         self.body, output, places = agent_layers(policy, agent)
         rules = DependencyRules(self.sizes)
-        for name in ("forbids", "permits"):
-            getattr(rules, name).copy_(getattr(policy.rules, name)[entries, entries])
-        rules.asks_any.copy_(policy.rules.asks_any[entries])
+        if len(self.sizes) > 1:  # no rule goes from one agent to another
+            for name in ("forbids", "permits"):
+                getattr(rules, name).copy_(getattr(policy.rules, name)[entries, entries])
+            rules.asks_any.copy_(policy.rules.asks_any[entries])
         heads = AutoregressiveHeads(output.in_features, rules, [()] * len(self.sizes), False, False, False)
         heads.direct.weight.copy_(output.weight[places])
         heads.direct.bias.copy_(output.bias[places])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -20,16 +19,16 @@ from sb3_contrib.common.maskable.policies import (
     MaskableMultiInputActorCriticPolicy,
 )
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 
 from sb3_pvp.common.arguments import FrameAge, NonNegativeInt, PositiveInt
-from sb3_pvp.common.errors import first_error, installed, require_known
+from sb3_pvp.common.errors import first_error, require_known
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.extractors import EXTRACTORS, find_extractor, known_extractors, name_of_extractor
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, heads_of
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
-from sb3_pvp.policies.planes import ResidualPlanes
 
 #: The classes that can be described, by the names that SB3 gives them.
 _CLASSES: dict[str, type[MaskableActorCriticPolicy]] = {
@@ -408,39 +407,6 @@ def _limits(array: NDArray[Any]) -> Limits:
     values = array.astype(object)
     values[np.isinf(array)] = None
     return values.flat[0] if (values == values.flat[0]).all() else tuple(values.flat)
-
-
-EXTRACTORS = "sb3_pvp.features_extractors"  #: Entry-point group of features extractors.
-_BUILT_IN: dict[str, type[BaseFeaturesExtractor]] = {
-    each.__name__: each for each in (CombinedExtractor, FlattenExtractor, NatureCNN, ResidualPlanes)
-}
-
-
-def known_extractors() -> tuple[str, ...]:
-    """Returns the names of SB3's features extractors and ours, and of those that installed packages add."""
-    return (*_BUILT_IN, *(name for name in installed(EXTRACTORS) if name not in _BUILT_IN))
-
-
-def find_extractor(name: str) -> type[BaseFeaturesExtractor]:
-    """Returns a features extractor by its name among `known_extractors`; `ValueError` if it cannot be imported."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
-    try:
-        found = installed(EXTRACTORS)[name].load()
-    except Exception as error:  # the code of another package can raise anything
-        raise ValueError(f"the features extractor {name!r} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, BaseFeaturesExtractor)):
-        raise ValueError(f"the features extractor {name!r} is not a BaseFeaturesExtractor, but {found!r:.60}")
-    return found
-
-
-def name_of_extractor(extractor_class: type) -> str | None:
-    """Returns the name of a features extractor among `known_extractors`, or ``None``."""
-    for name in known_extractors():
-        with suppress(ValueError):  # one that cannot be imported is not this one
-            if find_extractor(name) is extractor_class:
-                return name
-    return None
 
 
 def weights_of_extractor(space: Space[Any], arguments: Mapping[str, Any]) -> tuple[int, int]:

@@ -76,6 +76,16 @@ class ModelOpponent:
         if len(self.frame_ages) != self.num_frames:
             raise ValueError(f"the model sees {self.num_frames} frames, but its frame_ages are {self.frame_ages}")
 
+    @property
+    def imagine(self) -> Any:
+        """Of a world model a function of states and ``steps``; else None.
+
+        It returns values ``(N,)``, rewards ``(N, steps)``, how likely the fight is still on, with the discount
+        in it, ``(N, steps)``, and
+        observations ``(N, steps, D)``: what the model expects after the actions of these states.
+        """
+        return getattr(self._acting, "imagine", None)
+
     def check(self, contract: Contract) -> None:
         """Raises `ValueError` if the model has other observations or heads than the contract."""
         if self._fits(contract):

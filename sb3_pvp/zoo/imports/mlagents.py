@@ -84,6 +84,8 @@ def import_mlagents(path: Path, behavior: str | None = None, game: str | None = 
             notes += own_notes + [f"{name}: {each}" for each in changes]
             notes += [each for each in parameters if each not in notes]
             if played.name in presets:
+                if (seat := _seat_of(name, played)) != _seat_of(behaviors[played.name][0], played):
+                    _share_ghosts(presets[played.name], hyperparams, seat)
                 notes += _differences(name, behaviors[played.name][0], hyperparams, presets[played.name])
             presets.setdefault(played.name, hyperparams)
             behaviors.setdefault(played.name, []).append(name)
@@ -176,9 +178,13 @@ def _game_of(behavior: str, wanted: str | None) -> Game:
     if named := [each for each in names if re.sub(r"-v\d+$", "", each) == behavior]:
         return find_game(named[0])
     for game in loadable("game", names, find_game):
-        if behavior.lower() in {re.sub(r"\d+$", "", agent.id).lower() for agent in game.contract.agents}:
+        if behavior.lower() in {_kind(agent.id) for agent in game.contract.agents}:
             return game
     raise ValueError(f"no game, and no agent of one, is named like the behavior {behavior!r}: pass --game NAME")
+
+
+def _kind(agent: str) -> str:
+    return re.sub(r"\d+$", "", agent).lower()
 
 
 def _preset(behavior: str, given: Mapping[str, Any], game: Game) -> tuple[dict[str, Any], list[str]]:
@@ -202,14 +208,14 @@ def _preset(behavior: str, given: Mapping[str, Any], game: Game) -> tuple[dict[s
                 f"{name}: {agent_steps} steps of agents became {changed} steps of teams, {agents:g} agents each"
             )
     hyperparams: dict[str, Any] = {"algo": algorithm, "n_envs": rows, "n_timesteps": steps}
-    is_ghost = "self_play" in given and all({*each.seats} == {0, 1} for each in game.contract.agents)
+    is_alone = bool(game.contract.agents) and not any(1 in each.seats for each in game.contract.agents)
+    is_ghost = "self_play" in given and not is_alone
     if is_ghost:
         hyperparams["actors"] = 0  # the opponent changes in the middle of rollouts
     elif "self_play" in given:
-        notes.append(
-            f"self_play: left out, as the sides of {game.name} differ: both learn, against each other as they are"
-        )
-    hyperparams["callback"] = [_checkpoints(behavior, get, agents), *_self_play(get, is_ghost, game)]
+        notes.append(f"self_play: left out, as nobody plays the other side of {game.name}")
+    self_play = _self_play(get, is_ghost)
+    hyperparams["callback"] = [_checkpoints(behavior, get, agents), *([] if is_alone else [self_play])]
     hyperparams |= _networks(algorithm, get, notes)
     hyperparams |= {"n_steps": n_steps, "batch_size": batch, "n_epochs": get["hyperparameters.num_epoch"]}
     hyperparams |= _schedules(get, given, rollouts=max(ceil(steps / (rows * n_steps)), 1))
@@ -229,16 +235,29 @@ def _checkpoints(behavior: str, get: Mapping[str, Any], agents: float) -> dict[s
     return {f"{_CALLBACKS}.MaskableCheckpointCallback": settings}
 
 
-def _self_play(get: Mapping[str, Any], is_on: bool, game: Game) -> list[dict[str, Any]]:
-    """Returns what decides who plays the other side; nothing for a team alone."""
-    if is_on:
-        settings = {name.partition(".")[2]: get[name] for name in SELF_PLAY}
-        settings["team_change"] = settings["team_change"] or 5 * settings["save_steps"]
-        return [{_GHOST: {**settings, "time_horizon": get["time_horizon"]}}]
-    agents = game.contract.agents
-    if agents and not any(1 in agent.seats for agent in agents):
-        return []
-    return [{f"{_CALLBACKS}.SelfPlayCallback": {"self_play": 1.0}}]  # without self_play all agents learn
+def _self_play(get: Mapping[str, Any], is_ghost: bool) -> dict[str, Any]:
+    """Returns what decides who plays the other side."""
+    if not is_ghost:
+        return {f"{_CALLBACKS}.SelfPlayCallback": {"self_play": 1.0}}  # without self_play all agents learn
+    settings = {name.partition(".")[2]: get[name] for name in SELF_PLAY}
+    settings["team_change"] = settings["team_change"] or 5 * settings["save_steps"]
+    return {_GHOST: {**settings, "time_horizon": get["time_horizon"]}}
+
+
+def _seat_of(behavior: str, game: Game) -> int:
+    """Returns the seat that only this behavior's agents play, or 0."""
+    seats = {seat for each in game.contract.agents if _kind(each.id) == behavior.lower() for seat in each.seats}
+    return int(seats == {1})
+
+
+def _share_ghosts(taken: dict[str, Any], own: dict[str, Any], seat: int) -> None:
+    """Adds the self-play of a second behavior, which plays this seat, to that of the first; it is then in both."""
+    first, second = ([each[_GHOST] for each in part["callback"] if _GHOST in each] for part in (taken, own))
+    for mine, theirs in zip(first, second, strict=False):
+        differs = [name for name, value in theirs.items() if value != mine[name] and f"self_play.{name}" in SELF_PLAY]
+        here, there = ({name: each[name] for name in differs} for each in ((mine, theirs) if seat else (theirs, mine)))
+        for settings in (mine, theirs) if differs else ():
+            settings.update(here, other=there)
 
 
 def _networks(algorithm: str, get: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

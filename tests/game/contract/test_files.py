@@ -122,7 +122,7 @@ def test_a_missing_file() -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        ContractError, match=r"'NHEnv' \(did you mean 'NhEnv'\?\). Known: NhEnv, ChessPvP-v0, DharokEnv"
+        ContractError, match=r"'NHEnv' \(did you mean 'NhEnv'\?\). Known: NhEnv, ChessPixelsPvP-v0, ChessPvP-v0"
     ):
         load_contract("NHEnv")
 

@@ -13,9 +13,10 @@ from sb3_pvp.games.chess import CHESS
 from sb3_pvp.games.chess.fen import move_name
 from sb3_pvp.games.chess.params import START
 from sb3_pvp.games.chess.rules import ENDINGS
+from tests.games.chess.engine_programs import python_chess
 from tests.games.chess.positions import SPECIAL, legal_ids, play_randomly
 
-chess = pytest.importorskip("chess", reason="python-chess is not installed")
+chess: Any = python_chess()
 
 _TERMINATIONS = {
     "CHECKMATE": "checkmate",

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sb3_pvp.game import find_game, seen_scene
+from sb3_pvp.common.arguments import to_plain
+from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.game import controls_of, find_game, seen_scene
 from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.chess import CHESS
 from sb3_pvp.games.chess.layout import CONTRACT, NUM_ACTIONS, PLANES, SQUARES, move_squares
@@ -137,6 +139,32 @@ def test_a_restored_world_goes_on_alike(seed: int, before: int, after: int) -> N
     assert {"positions", "keys", "known", "white", "claims", "last", "endings"} <= one.keys()
 
 
+def test_what_moves_win_is_reported_and_rewarded_if_asked_for() -> None:
+    world = board(fen="n3k3/1P6/8/3pP3/8/8/8/4K3 w - d6 0 1")
+    gains = []
+    for move in ("e5d6", "e1d1", "b7a8", "d1d2", "a8d5"):
+        play(world, move)
+        gains.append(world.report["material"][0].tolist())
+    assert gains == [[1, -1], [0, 0], [11, -11], [0, 0], [0, 0]]
+    world.reset()
+    assert not world.report["material"].any()
+    env = PvpVecEnv(2, game=CHESS, opponent="self", seed=0, rewards={"material": 0.1, "tie": -0.5})
+    env.reset()
+    rng, ends, gained = np.random.default_rng(0), list[float](), 0.0
+    while len(ends) < 2:
+        masks = env.env_method("action_masks")
+        _, rewards, over, infos = env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])[:, None])
+        if over.any():
+            ends = [
+                each - {"won": 1, "lost": -1, "tied": -0.5}[info["outcome"]]
+                for each, info in zip(rewards, infos, strict=True)
+            ]
+            rewards = np.array(ends)
+        assert rewards[0] == pytest.approx(-rewards[1])
+        gained += abs(rewards[0])
+    assert gained > 1
+
+
 def test_gymnasium_and_scripts_know_it() -> None:
     assert find_game("ChessPvP-v0") is CHESS and pickle.loads(pickle.dumps(CHESS)) is CHESS
     env: Any = gym.make("ChessPvP-v0", opponent="random")
@@ -177,3 +205,31 @@ def test_boards_as_text_and_pictures() -> None:
     pytest.importorskip("pygame")
     picture = CHESS.viewer.picture(scene)
     assert picture.shape == (512, 512, 3) and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4
+
+
+def told(moves: tuple[str, ...], **params: Any) -> list[dict[str, Any]]:
+    """Returns the events of a game of these moves, each from its own side."""
+    world = board(**params)
+    scenes = [CHESS.viewer.scene(world, 0, "ab")]
+    for move in moves:
+        play(world, move)
+        scenes.append(CHESS.viewer.scene(world, 0, "ab"))
+    assert [CHESS.viewer.read_scene(to_plain(each)) for each in scenes] == scenes
+    return CHESS.viewer.events(scenes)
+
+
+def test_moves_are_told_in_long_notation() -> None:
+    moves = ("e5d6", "a1a8", "e1e2", "h1h8", "b7b8r", "e1f2")
+    events = told(moves, fen="r3k2r/1P6/8/3pP3/8/8/8/R3K2R w KQkq d6 0 1", white="second")
+    texts = ["e5xd6", "Ra8xa1+", "Ke1-e2", "Rh8xh1", "b7-b8=R+", "Ke8-f7"]
+    assert [each["text"] for each in events] == texts and [each["seat"] for each in events] == [1, 0] * 3
+    assert [each["kind"] for each in events[:3]] == ["capture", "check", "move"]
+    castling = told(("e1g1", "e1c1"), fen="r3k3/8/8/8/8/8/8/R3K2R w KQq - 0 1")
+    assert [each["text"] for each in castling] == ["O-O", "O-O-O"]
+    mate = told(("e2e4", "e2e4", "d1h5", "b1c3", "f1c4", "a2a3", "h5f7"))
+    assert [each["text"] for each in mate[-2:]] == ["Qh5xf7#", "checkmate, a wins"]
+
+
+def test_all_moves_are_controls_of_the_board() -> None:
+    (group,) = controls_of(CHESS.viewer, CONTRACT)
+    assert group.shape == "picture" and len(group.controls) == 1858

@@ -15,7 +15,16 @@ from sb3_pvp.game import game as games
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.replay import Recording, load_fight, save_fight, show_fight, write_replay_page
 from sb3_pvp.matches.replay.page import events_of, replay_page, short_labels
-from sb3_pvp.matches.replay.recording import Choice, Decision, HeadChoices, Moment, RecordedPlayer, recording_to_plain
+from sb3_pvp.matches.replay.recording import (
+    Choice,
+    Decision,
+    Future,
+    HeadChoices,
+    Moment,
+    Outlook,
+    RecordedPlayer,
+    recording_to_plain,
+)
 from tests.matches.replay import browser
 from tests.matches.replay.browser import Tab, chromium
 from tests.paths import ROOT
@@ -176,6 +185,24 @@ def test_the_browser_shows_the_recording(tab: Tab, page: Path, fight: Recording)
                 assert shown["chosen"][number].index(True) == decision.chosen[number]
 
 
+def test_what_a_world_model_expects_is_beside_what_came(tab: Tab, fight: Recording, tmp_path: Path) -> None:
+    future = Future((0.5,) * 10, tuple(0.9**step for step in range(1, 11)), {"some_number": (*map(float, range(11)),)})
+    seen = [replace(moment, outlooks=(Outlook(1.0, None, future), None)) for moment in fight.moments]
+    write_replay_page(replace(fight, moments=tuple(seen)), tmp_path / "future.html")
+    last = len(fight.moments) - 1
+    for shown_tick, came in ((5, 11), (last - 4, 5), (last, 1)):
+        tab.open(tmp_path / "future.html", f"tick={shown_tick}")
+        assert errors(tab) == ["0", None] and not tab.value("document.querySelector('#fighter1 .future')")
+        rows = tab.value(
+            "[...document.querySelectorAll('#fighter0 .expectation')].map(row => "
+            "[row.firstChild.textContent, ...[...row.querySelectorAll('path')].map(path => path.getAttribute('d'))])"
+        )
+        assert [row[0] for row in rows] == ["reward", "still on", "some number"]
+        # Eleven points of what is expected, as many of what came as the recording has.
+        assert [len(re.findall("[ML]", part)) for part in rows[2][1:]] == [came, 11]
+        assert [len(re.findall("[ML]", part)) for part in rows[0][1:]] == [came - 1, 10]
+
+
 @pytest.mark.parametrize("width", [1280, 1000, 700, 400])
 def test_no_label_is_cut(tab: Tab, page: Path, width: int) -> None:
     tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
@@ -202,7 +229,7 @@ def test_a_notebook_shows_the_page_inside_its_own(tab: Tab, fight: Recording, tm
 def test_what_the_script_of_a_game_may_set_is_documented() -> None:
     source = (ROOT / "sb3_pvp/matches/replay/data/fight.js").read_text(encoding="utf-8").partition("const scene = {")[2]
     names = re.findall(r"^  (\w+):", source, re.MULTILINE)
-    assert len(names) == 8
+    assert len(names) == 9
     text = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
     assert all(f"| `scene.{name} = " in text for name in names)
 

@@ -263,10 +263,10 @@ def test_behaviors_of_one_game_share_a_preset_and_others_have_their_own(tmp_path
     made = imported(content, tmp_path)
     assert made.behaviors == {"StrikersVsGoalie-v0": ["Goalie", "Striker"], "SoccerTwos-v0": ["SoccerTwos"]}
     kept = "Striker: its callback.MaskableCheckpointCallback.keep would be 9; 5 of Goalie counts for both"
-    assert any("the sides of StrikersVsGoalie-v0 differ" in note for note in made.notes)
     assert kept in made.notes and sum("counts for both" in note for note in made.notes) == 1
     one = imported(content, tmp_path, behavior="Striker")
     assert [*one.presets] == ["StrikersVsGoalie-v0"]
+    assert one.presets["StrikersVsGoalie-v0"]["callback"][1][GHOST]["swap_steps"] == 4000
     assert "Goalie: left out, as another behavior is asked for" in one.notes
     with pytest.raises(ValueError, match=r"unknown behavior 'Strikers' \(did you mean 'Striker'\?\)"):
         imported(content, tmp_path, behavior="Strikers")
@@ -275,6 +275,22 @@ def test_behaviors_of_one_game_share_a_preset_and_others_have_their_own(tmp_path
     )
     ((name, preset),) = gate.presets.items()
     assert name == "key_sacrifice" and len(preset["callback"]) == 1  # nobody plays the other side
+    played = {"behaviors": {"Mine": {"trainer_type": "poca", "self_play": {"window": 3}}}}
+    alone = imported(played, tmp_path, game="sb3_pvp.games.key_sacrifice:KeySacrifice")
+    assert alone.presets == {name: preset} and "nobody plays the other side of key_sacrifice" in alone.notes[-1]
+
+
+@pytest.mark.parametrize("names", [["Goalie", "Striker"], ["Striker", "Goalie"]])
+def test_each_side_keeps_its_self_play_where_sides_differ(names: list[str], tmp_path: Path) -> None:
+    """Strikers are in seat 0, whose settings count for both; what the goalie has otherwise is beside them."""
+    trainers = yaml.safe_load(STRIKERS.read_text())["behaviors"]
+    made = imported(yaml.safe_dump({"behaviors": {name: trainers[name] for name in names}}, sort_keys=False), tmp_path)
+    (preset,) = made.presets.values()
+    settings = preset["callback"][1][GHOST]
+    assert settings["swap_steps"] == 4000 and settings["other"] == {"swap_steps": 1000} and preset["actors"] == 0
+    assert not any("counts for both" in note or "self_play" in note for note in made.notes)
+    (like,) = imported({"behaviors": dict.fromkeys(names, trainers["Goalie"])}, tmp_path).presets.values()
+    assert "other" not in like["callback"][1][GHOST]
 
 
 def test_the_command_writes_a_preset_that_says_what_is_left_out(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,23 @@ import pytest
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer
+from sb3_pvp.players.league import League
 from tests.paths import ROOT
 
 ROLLOUT = 4 * 20
 COMMAND = ["--algo", "dreamerv3", "--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--resume"]
 PARAMS = ["-params", "n_envs:4", "batch_size:4", "batch_length:8", "train_ratio:16", "policy_kwargs:dict(size='debug')"]
 PARAMS += ["rollout_steps:20", "buffer_size:600", "imagined_steps:4"]
+#: A league of snapshots, and half of the fights against itself.
+LEAGUE = """
+NhEnv:
+  policy: MultiInputPolicy
+  n_timesteps: 400
+  env_kwargs: { max_episode_ticks: 12 }
+  callback:
+    - sb3_pvp.callbacks.LeagueCallback: { snapshot_every: 1 }
+    - sb3_pvp.callbacks.SelfPlayCallback: { self_play: 0.5, past: 0.25, target: 0.25, targets: [scripted], seed: 3 }
+"""
 
 
 def train(folder: Path, rollouts: int, env: str = "NhEnv", *more: str) -> Path:
@@ -83,6 +95,26 @@ def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
         process.wait()
     subprocess.run(command, env=environment, check=True)
     assert_same(train(tmp_path / "whole", 12), killed)
+
+
+def test_a_league_resumes_with_the_replay_and_who_sat_opposite(tmp_path: Path) -> None:
+    """Both seats of itself, its past selves and a script, whose fights end in the middle of rollouts."""
+    (tmp_path / "run.yml").write_text(LEAGUE)
+    folders = [tmp_path / "whole", tmp_path / "parts"]
+    for folder, lengths in zip(folders, ([5], [2, 3, 5]), strict=True):
+        for rollouts in lengths:
+            train(folder, rollouts, "NhEnv", "-conf", str(tmp_path / "run.yml"))
+    runs = [run_in(folder) for folder in folders]
+    assert_same(*runs)
+    replays = [replay_of(run) for run in runs]
+    names = replays[0].names
+    assert names == replays[1].names and np.array_equal(replays[0].present, replays[1].present)
+    assert {"self", "scripted"} < {*names} and sum("@" in name for name in names) > 1
+    logs = [
+        [replace(record, finished_at=0.0) for record in League(run / "league").log.records(counted_only=False)]
+        for run in runs
+    ]
+    assert logs[0] == logs[1] and len(logs[0]) > 10
 
 
 def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

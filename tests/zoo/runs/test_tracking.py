@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         wandb.teardown()
 
 
+@pytest.mark.slow
 def test_a_training_and_its_continuation_are_one_run(folder: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts/train.py"), *OPTIONS, "-n", str(2 * ROLLOUT), *SMALL]
     command += ["--wandb-project-name", "fights", "-tags", "tiny"]

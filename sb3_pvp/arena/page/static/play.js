@@ -1,15 +1,17 @@
 // Playing: controls by mouse, keyboard or touch, what is queued for the next tick, and what is said after the fight.
 const place = location.pathname.split("/").pop(), key = sessionStorage.getItem(`key ${place}`);
 const person = page.person, after = page.after, isMine = person !== null && key !== null && !after;
-const HEADS = Object.fromEntries(fight.heads.flatMap((head) => head.choices.map((choice) => [choice.id, head.id])));
+// By sub-action: the positions of its head and in it.
+const PLACES = new Map(fight.heads.flatMap((head, number) => head.choices.map((choice, index) => [choice.id, [number, index]])));
 const CONTROLS = person === null ? [] : person.groups.flatMap((group) => group.controls);
+const BY_ACTION = new Map(CONTROLS.map((control) => [control.action, control]));
 const KEPT = `keys ${fight.contract}`, SETTINGS = "play settings", TABS = ["F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8"];
-const ENDING = 900;
+const GROUPS = person === null ? [] : person.groups.filter((group) => group.shape !== "picture"), ENDING = 900;
 let queue = [], keys = {}, buttons = {}, dueAt = 0, sounds = null, tab = 0;
 
 const parts = (control) => [control.action, ...control.also];
-const headsOf = (control) => parts(control).map((each) => HEADS[each]);
-const isAllowed = (id) => fight.heads.every((head, number) => head.choices.every((choice, index) => choice.id !== id || moments[lastTick].can[number][index] === "1"));
+const headsOf = (control) => parts(control).map((each) => PLACES.get(each)[0]);
+const isAllowed = (id) => PLACES.has(id) && moments[lastTick].can[PLACES.get(id)[0]][PLACES.get(id)[1]] === "1";
 const reason = (control) => parts(control).filter((each) => !isAllowed(each)).map((each) => (moments[lastTick].why || {})[each] || "not possible now")[0] || "";
 
 function press(control) {
@@ -31,7 +33,7 @@ function send() {
 }
 
 function drawQueue() {
-  for (const control of CONTROLS) buttons[control.action].setAttribute("aria-pressed", String(queue.includes(control)));
+  for (const [action, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", String(queue.includes(BY_ACTION.get(action))));
   const list = queue.map((control) => {
     const undo = element("button", { type: "button", title: "Take it back" }, `${control.label} ✕`);
     undo.addEventListener("click", () => press(control));
@@ -43,17 +45,17 @@ function drawQueue() {
 /** After a tick: what happened, what is possible now, and when the next one is due. */
 function drawControls(message) {
   const moment = moments[lastTick], wished = queue.map((each) => each.label);
-  const done = CONTROLS.filter((control) => (moment.played || []).includes(control.action));
+  const played = new Set(moment.played || []), done = CONTROLS.filter((control) => played.has(control.action));
   const missed = queue.filter((control) => !done.includes(control)).map((each) => each.label);
   queue = [];
-  for (const control of CONTROLS) {
-    const why = reason(control), button = buttons[control.action];
+  for (const [action, button] of Object.entries(buttons)) {
+    const control = BY_ACTION.get(action), why = reason(control);
     button.setAttribute("aria-disabled", String(Boolean(why)));
     button.title = why || `${control.label} (${keys[control.action] || "no key"})`;
     button.querySelector(".why").textContent = why;
   }
-  const played = done.map((each) => each.label).join(", ");
-  byId("said").textContent = missed.length && wished.length ? `${played || "Nothing"}; too late for ${missed.join(", ")}` : played;
+  const said = done.map((each) => each.label).join(", ");
+  byId("said").textContent = missed.length && wished.length ? `${said || "Nothing"}; too late for ${missed.join(", ")}` : said;
   drawQueue();
   byId("goes").textContent = person.waits && moment.can.some((head) => head.replaceAll("0", "").length > 1) ? "It is your turn." : "";
 }
@@ -101,7 +103,7 @@ function readKeys() {
 }
 
 function makeControls() {
-  const pads = person.groups.map((group, number) => {
+  const pads = GROUPS.map((group, number) => {
     const head = element("button", { type: "button", class: "tab", "aria-expanded": String(number === 0) }, group.label, element("kbd", {}, TABS[number] || ""));
     head.addEventListener("click", () => openTab(number));
     const box = element("div", { class: `pad ${group.shape}`, role: "group", "aria-label": group.label });
@@ -115,7 +117,8 @@ function makeControls() {
     return element("section", { class: "group" }, head, box);
   });
   byId("pads").replaceChildren(...pads);
-  openTab(0, false);
+  byId("open-keys").hidden = !pads.length;
+  if (pads.length) openTab(0, false);
 }
 
 function openTab(number, isFocused = true) {
@@ -133,7 +136,7 @@ function onKey(event) {
   const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   const control = CONTROLS.find((each) => keys[each.action] === pressed);
   if (control) press(control);
-  else if (TABS.includes(pressed) && TABS.indexOf(pressed) < person.groups.length) openTab(TABS.indexOf(pressed));
+  else if (TABS.includes(pressed) && TABS.indexOf(pressed) < GROUPS.length) openTab(TABS.indexOf(pressed));
   else if (pressed === "Escape") clearQueue();
   else return;
   event.preventDefault();
@@ -150,13 +153,13 @@ function onMap(event) {
   const box = byId("arena").querySelector("svg"), moves = person.moves;
   if (!box || !scene.offsetAt || !moves) return;
   const at = box.getScreenCTM().inverse(), spot = new DOMPoint(event.clientX, event.clientY).matrixTransform(at);
-  const action = moves[scene.offsetAt(lastTick, spot.x, spot.y).join(",")], control = CONTROLS.find((each) => each.action === action);
+  const action = moves[scene.offsetAt(lastTick, spot.x, spot.y).join(",")], control = BY_ACTION.get(action);
   if (control) press(control);
 }
 
 /** The window in which keys are chosen: press one on a control's line. */
 function makeKeyWindow() {
-  const lines = CONTROLS.map((control) => {
+  const lines = Object.keys(buttons).map((action) => BY_ACTION.get(action)).map((control) => {
     const field = element("input", { type: "text", value: keys[control.action], "aria-label": `Key of ${control.label}`, readonly: "", size: "8" });
     field.addEventListener("keydown", (event) => {
       if (["Tab", "Shift", "Control", "Alt", "Meta"].includes(event.key)) return;
@@ -185,6 +188,8 @@ function showKeys() {
 function startPlaying() {
   document.documentElement.dataset.plays = "true";
   byId("play-pad").hidden = false;
+  scene.press = (action) => press(BY_ACTION.get(action));
+  scene.allows = (action) => BY_ACTION.has(action) && isAllowed(action);
   readKeys();
   makeControls();
   makeKeyWindow();

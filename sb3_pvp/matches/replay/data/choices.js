@@ -1,4 +1,7 @@
 // The panel of each fighter: its name, its choices, and what the game adds.
+// Of a head with more choices than the first number, as many as the second are shown: the likeliest, and the one taken.
+const MOST_CELLS = 200, LIKELIEST = 8;
+
 function drawPanel(tick, seat) {
   const parts = panels[seat];
   parts.own.draw(tick);
@@ -25,12 +28,24 @@ function drawHeads(tick, seat) {
     const shares = made.probabilities ? made.probabilities[number] : null, mask = made.open ? made.open[number] : null;
     const isForced = mask !== null && mask.replaceAll("0", "").length < 2;
     parts.rows[number].row.classList.toggle("forced", isForced);
+    if (head.choices.length > MOST_CELLS) return drawLikeliest(tick, seat, number, made.chosen[number], shares || {});
     head.choices.forEach((choice, index) => {
       const isOpen = mask === null || mask[index] === "1", share = shares ? shares[choice.id] || 0 : null;
       drawCell(parts.rows[number].cells[index], choice, head.number || made.chosen[number] === index, isOpen, share);
     });
     if (head.number) parts.rows[number].cells[0].share.textContent = made.chosen[number].toFixed(2);
   });
+}
+
+function drawLikeliest(tick, seat, number, taken, shares) {
+  const { choices } = fight.heads[number], share = (index) => shares[choices[index].id] || 0;
+  const shown = choices.map((choice, index) => index).filter((index) => index === taken || share(index) >= 0.005);
+  const cells = shown.sort((one, other) => share(other) - share(one)).slice(0, LIKELIEST).concat(taken).filter((each, place, all) => all.indexOf(each) === place).map((index) => {
+    const cell = makeCell(choices[index], scene.label(tick, seat, number, index));
+    drawCell(cell, choices[index], index === taken, true, choices[index].id in shares ? share(index) : null);
+    return cell.box;
+  });
+  panels[seat].rows[number].row.querySelector(".cells").replaceChildren(...cells);
 }
 
 function drawCell(cell, choice, isChosen, isOpen, share) {
@@ -59,15 +74,16 @@ function kindInWords(seat) {
 }
 
 function makeRow(head, labels, heads) {
-  const cells = head.choices.map((choice, index) => {
-    const weight = element("div", { class: "weight" }), share = element("span", { class: "share" });
-    const box = element("div", { class: "cell", "data-entry": choice.id }, weight, element("span", { class: "label" }, labels[index]), share);
-    return { box, weight, share };
-  });
+  const cells = head.choices.length > MOST_CELLS ? [] : head.choices.map((choice, index) => makeCell(choice, labels[index]));
   const row = element("div", { class: "head", "data-head": head.id }, element("span", { title: head.description }, inWords(head.id)));
   row.append(element("div", { class: "cells" }, ...cells.map((cell) => cell.box)));
   heads.append(row);
   return { row, cells };
+}
+
+function makeCell(choice, label) {
+  const weight = element("div", { class: "weight" }), share = element("span", { class: "share" });
+  return { box: element("div", { class: "cell", "data-entry": choice.id }, weight, element("span", { class: "label" }, label), share), weight, share };
 }
 
 const panels = SEATS.map(makePanel);

@@ -18,6 +18,8 @@ const scene = {
   picture: (tick) => "",
   /** For a fight that a human plays: how far from the opponent a point of the picture is, as east and north; null: nowhere. */
   offsetAt: null,
+  /** What a choice is called, by its positions; "none" for one that does nothing. */
+  label: (tick, seat, head, choice) => page.labels[head][choice],
   /** Elements above and below a fighter's choices, and a function that updates them. */
   panel: (seat) => ({ above: [], below: [], draw: (tick) => {} }),
   /** Charts over the whole fight: `[name, height, read(tick, seat), inText(value)]`. */
@@ -30,3 +32,5 @@ const scene = {
   /** Counts of both fighters so far: `[name, first, second]`. */
   tallies: (tick) => [],
 };
+/** Of a fight that a human plays, for the game's script: presses the control of a sub-action, and says whether it is possible. */
+scene.press = scene.allows = null;

@@ -10,6 +10,7 @@ function show(tick) {
   byId("clock").textContent = `tick ${current} / ${lastTick}`;
   byId("arena").replaceChildren(scene.picture(current));
   SEATS.forEach((seat) => drawPanel(current, seat));
+  SEATS.forEach((seat) => drawFuture(current, seat));
   drawCharts(current);
   drawSummary(current);
   drawTally(current);

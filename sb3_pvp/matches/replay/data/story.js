@@ -43,7 +43,7 @@ function drawLog(tick) {
 function inOneLine(tick) {
   const parts = SEATS.map((seat) => {
     const made = decision(tick, seat);
-    const chosen = made === null ? [] : made.chosen.map((choice, head) => [fight.heads[head].number ? choice.toFixed(2) : page.labels[head][choice], head]).filter(([label]) => label !== "none");
+    const chosen = made === null ? [] : made.chosen.map((choice, head) => [fight.heads[head].number ? choice.toFixed(2) : scene.label(tick, seat, head, choice), head]).filter(([label]) => label !== "none");
     return chosen.length ? `${names[seat]}: ${chosen.map(([label, head]) => `${inWords(fight.heads[head].id)} ${label}`).join(", ")}` : "";
   });
   const happened = page.events.filter((event) => event.tick === tick).map((event) => `${event.seat === null ? "" : `${names[event.seat]} `}${event.text}`);

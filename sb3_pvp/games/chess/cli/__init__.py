@@ -1,0 +1,1 @@
+"""The game's own sub-commands of ``sb3-pvp``: ``chess ladder``, ``chess openings`` and ``uci``."""

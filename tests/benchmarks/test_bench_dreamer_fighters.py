@@ -1,0 +1,50 @@
+"""Runs of DreamerV3 fighters are made in parts, and become a table and a picture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+
+from benchmarks import dreamer_fighters
+from benchmarks.__main__ import main
+from benchmarks.dreamer_fighters import LINES, TRIALS, Trial, read_runs, table
+
+TINY = {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10, "policy_kwargs": {"size": "debug"}}
+
+
+def call(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dreamer_fighters", *map(str, arguments)])
+    assert ended.value.code == 0
+
+
+def test_a_run_goes_on_where_its_last_part_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dreamer_fighters, "EVALUATED", 2)
+    trial = Trial(120, 40, 2, TINY, then="scripted", changes=60)
+    monkeypatch.setitem(TRIALS, "change-recent", replace(trial, ticks=60))
+    call("run", "change-recent:0", "--out", tmp_path)
+    monkeypatch.setitem(TRIALS, "change-recent", trial)
+    call("run", "change-recent:0", "--out", tmp_path)
+    (lines,) = read_runs(tmp_path).values()
+    assert [line["ticks"] for line in lines] == [0, 40, 80]
+    assert [line["updates"] > 0 for line in lines] == [False, True, True]
+    assert all(line["baseline"][1] >= 2 <= line["scripted"][1] for line in lines)
+    assert 0 <= lines[-1]["world_model/illegal"] <= 1 and lines[-1]["updates"] > lines[1]["updates"]
+    call("draw", tmp_path, "--out", tmp_path / "curves.png")
+    assert "| change-recent, 0 |" in capsys.readouterr().out and imread(tmp_path / "curves.png").std() > 0
+    call("legal", tmp_path / "change-recent-0/model.zip", "--decisions", "128")
+    assert "0 of 128 actions were illegal" in capsys.readouterr().out
+
+
+def test_levels_are_reached_at_the_first_evaluation_with_so_many_wins(tmp_path: Path) -> None:
+    common = {"trial": "dreamer", "seed": 1, "cpu_s": 3.0, "updates": 7}
+    wins = {0: 20, 10: 51, 20: 49, 30: 85}
+    texts = [json.dumps({**common, "ticks": ticks, "baseline": [count, 100]}) for ticks, count in wins.items()]
+    (tmp_path / LINES).write_text("\n".join([*texts, texts[1]]) + "\n")
+    assert "| dreamer, 1 | 10 | 30 | not yet | 85.0% (76.7% to 90.7%) | 30 | 7 | 3 |" in table(read_runs(tmp_path))
