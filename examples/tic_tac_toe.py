@@ -87,6 +87,7 @@ class TextViewer(Viewer):
 
 class TicTacToe(Game):
     name, contract, viewer = CONTRACT.name, CONTRACT, TextViewer()
+    perfect_information = True  # so that sb3_pvp.players.search may look ahead
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> TicTacToeWorld:
         return TicTacToeWorld(num_fights, seed)

@@ -13,7 +13,8 @@ from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.common.arguments import PositiveInt, Seed, checked
 from sb3_pvp.game import NUM_SEATS, Outcome, World, find_game
 from sb3_pvp.players.search.opponent import network_of, sampled
-from sb3_pvp.players.search.search import Search, SearchSettings
+from sb3_pvp.players.search.search import Search
+from sb3_pvp.players.search.settings import SearchSettings
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy, shaped
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
 
@@ -63,7 +64,7 @@ class ExpertIterationCallback(PvpCallback):
         seed: Seed = None,
     ) -> None:
         super().__init__()
-        self._settings = SearchSettings(simulations, selection, noisy=True)
+        self._settings = SearchSettings(simulations=simulations, selection=selection, noisy=True)
         self._num_games, self._ticks, self._window, self._seed = games, ticks, window, seed
         self._updates, self._batch_size, self._value_coef = updates, batch_size, value_coef
 
@@ -124,7 +125,8 @@ class ExpertIterationCallback(PvpCallback):
                 chosen = sampled(found.policy, np.array([each.random() for each in random]))
             actions[games, seat, 0] = chosen
             for row, game in enumerate(games.tolist()):
-                seen = world.obs[game, seat].copy(), world.masks[game, seat].copy(), found.policy[row]
+                legal = np.flatnonzero(world.masks[game, seat])
+                seen = world.obs[game, seat].copy(), legal.astype(np.int32), found.policy[row, legal]
                 self._running[game][seat].append(seen)
             self._counts["positions"] += games.size
         world.step(actions)
@@ -144,14 +146,18 @@ class ExpertIterationCallback(PvpCallback):
         """Makes a step of the optimiser; returns both losses."""
         policy: Any = self.model.policy
         drawn = self._random.integers(len(self._kept), size=self._batch_size)
-        seen, masks, targets, worth = map(np.stack, zip(*(self._kept[each] for each in drawn), strict=True))
+        given, legal, weights, worth = zip(*(self._kept[each] for each in drawn), strict=True)
+        masks = np.zeros((len(drawn), self._world.masks.shape[2]), bool)
+        targets = np.zeros(masks.shape, np.float32)
+        rows = np.repeat(np.arange(len(drawn)), [each.size for each in legal])
+        masks[rows, np.concatenate(legal)], targets[rows, np.concatenate(legal)] = True, np.concatenate(weights)
+        seen = np.stack(given)
         obs = policy.obs_to_tensor(shaped(policy.observation_space, {OBSERVATION: seen, ACTION_MASK: masks}))[0]
         policy.set_training_mode(True)
         nothing = th.zeros(len(seen), 1, dtype=th.int64, device=self.model.device)
-        chances = policy.head_probabilities(obs, nothing, masks)
+        chances, values = policy.evaluate_entries(obs, nothing, masks)
         policy_loss = -(th.as_tensor(targets, device=chances.device) * chances.clamp(min=1e-8).log()).sum(1).mean()
-        values = policy.predict_values(obs).flatten()
-        value_loss = functional.mse_loss(values, th.as_tensor(worth, device=values.device))
+        value_loss = functional.mse_loss(values.flatten(), th.as_tensor(np.array(worth), device=values.device))
         policy.optimizer.zero_grad()
         (policy_loss + self._value_coef * value_loss).backward()
         th.nn.utils.clip_grad_norm_(policy.parameters(), self.model.max_grad_norm)  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ from sb3_pvp.cli.usage import (
 )
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
 from sb3_pvp.game import HOME_GAME, find_game
+from sb3_pvp.players.search.settings import SEARCH_OF
 from sb3_pvp.policies.files.shipped import find_model, shipped_file
 
 #: Arguments of the environment that have their own option.
@@ -37,7 +38,7 @@ _RECORDING_SUFFIX = re.compile(r"\.jsonl?(\.gz)?$")  #: Of recordings; a page ha
 def evaluate(
     model: Annotated[
         Path,
-        typer.Argument(help="The model's file, or the name of a fighter that ships.", autocompletion=complete_model),
+        typer.Argument(help="The model's file, a fighter that ships, or mcts:FILE.", autocompletion=complete_model),
     ],
     opponent: Opponent = "baseline",
     episodes: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 200,
@@ -79,7 +80,8 @@ def evaluate(
     given = not stochastic, game, build, safe, jobs, opponent_deterministic
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
-    name = str(model if shipped_file(model) else find_model(model))
+    is_name = str(model).startswith(SEARCH_OF) or shipped_file(model)
+    name = str(model if is_name else find_model(model))
     figures = {"model": name, "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]

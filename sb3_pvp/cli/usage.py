@@ -60,7 +60,7 @@ complete_model = completing(lambda: shipped_names())
 complete_opponent, complete_preset, complete_game = completing(_opponents), completing(_presets), completing(_games)
 
 _GAME = typer.Option("--game", help="Game: a name or module:object.", autocompletion=complete_game)
-_OPPONENT = "Opponent: baseline, a fighter or script, a model's file or league:DIR."
+_OPPONENT = "Opponent: baseline, a fighter or script, a model's file, league:DIR or mcts:FILE?simulations=100."
 
 GameName = Annotated[str | None, _GAME]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]

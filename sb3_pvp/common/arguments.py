@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, cached_property, wraps
 from itertools import islice
 from typing import Annotated, Any, Generic, TypeVar, cast
+from urllib.parse import parse_qsl
 
 import numpy as np
 import orjson
@@ -143,6 +144,18 @@ def read_model(model: type[Model], values: Mapping[str, Any], what: str) -> Mode
         return model.model_validate(values)
     except ValidationError as error:
         raise ValueError(f"{what} {first_error(error, 'mapping', of=model)}") from error
+
+
+def split_parameters(text: str, example: str) -> tuple[str, dict[str, str]]:
+    """Returns name and parameters of ``name?key=value&key=value``; raises `ValueError`, with an example."""
+    name, _, query = text.partition("?")
+    try:
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise ValueError(f"{text!r} has parameters that cannot be read: write {example}") from error
+    if len(dict(given)) < len(given):
+        raise ValueError(f"{text!r} gives a parameter twice")
+    return name, dict(given)
 
 
 def check_seed(seed: object) -> int | None:

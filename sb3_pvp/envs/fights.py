@@ -167,6 +167,10 @@ class Fights:
         self.opponents.choose(row, as_choice(choice))
         self._next_opponents = []
 
+    def show_to(self, learner: Any) -> None:
+        """Tells a learner that searches of which fights it is asked next, see `sb3_pvp.policies.acting.Opponent`."""
+        learner.watch(self.world, self._seats.fight, self._seats.seat)
+
     def take_seat(self, seat: int) -> None:
         """Moves the learner to this seat (0 or 1) in all rows, and opponents to the other one; `reset` all rows then.
 

@@ -36,6 +36,8 @@ class Game(Protocol):
     scripts: Mapping[str, Callable[[Turn], None]] = {}
     params: type[BaseModel] | None = None  #: The reset parameters, by alias. ``None``: only the world checks them.
     max_episode_ticks: int | None = None  #: Ticks after which environments truncate a fight, unless told otherwise.
+    #: Whether players move in turns and both see all there is: only then may a search look ahead in copies of a world.
+    perfect_information: bool = False
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
 
     def check_place(self, where: str) -> None:

@@ -24,9 +24,7 @@ class BoardViewer(PlainViewer):
         in_turns: whether the first choice is to wait for the other player, for which nobody needs a button.
     """
 
-    def __init__(
-        self, contract: Contract, rows: int, columns: int, in_turns: bool, planes_first: bool = False
-    ) -> None:
+    def __init__(self, contract: Contract, rows: int, columns: int, in_turns: bool, planes_first: bool = False) -> None:
         super().__init__(contract)
         self.rows, self.columns, self._planes_first = rows, columns, planes_first
         self._moves = contract.heads[0].actions[in_turns:]

@@ -136,6 +136,7 @@ class ConnectFour(Game):
     """Connect four between two seats, one of which begins by lot."""
 
     name, contract, rewards = NAME, CONTRACT, OutcomeRewards()
+    perfect_information = True
     viewer = BoardViewer(CONTRACT, ROWS, COLUMNS, in_turns=True, planes_first=True)
     scripts: Mapping[str, Any] = {"random": Turn.choose_at_random}
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common.arguments import check_mask
+from sb3_pvp.common.errors import foreign
 from sb3_pvp.common.snapshots import Snapshot
 from sb3_pvp.game import NUM_SEATS, Game
 from sb3_pvp.game.arrays import ArrayWorld
@@ -35,6 +36,7 @@ class PettingZooGame(Game):
         shuffle_agents: assign the agents to the seats at random for each match, so that a learner plays both sides. If
             false, the first seat, which is the learner's, is always the first agent.
         privileged: let the critic see the opponent's observation, for simultaneous moves or hidden information.
+        perfect_information: players move in turns and nothing is hidden, so that a search may look ahead in copies.
 
     Raises `ValueError` unless there are two agents with equal spaces, observations that can be flattened, and actions
     that are ``Discrete``, one-dimensional ``MultiDiscrete``, a bounded ``Box`` of floats, or a ``Tuple`` or ``Dict`` of
@@ -43,8 +45,14 @@ class PettingZooGame(Game):
 
     report: ClassVar[Sequence[tuple[str, Any]]] = ()  #: Fields of its worlds' report.
 
-    def __init__(self, make_env: Callable[[], Any], shuffle_agents: bool = True, privileged: bool = False) -> None:
-        self.make_env, self.shuffle_agents = make_env, shuffle_agents
+    def __init__(
+        self,
+        make_env: Callable[[], Any],
+        shuffle_agents: bool = True,
+        privileged: bool = False,
+        perfect_information: bool = False,
+    ) -> None:
+        self.make_env, self.shuffle_agents, self.perfect_information = make_env, shuffle_agents, perfect_information
         env = make_env()
         try:
             self.layout = self._layout(env, privileged)
@@ -143,6 +151,14 @@ class PettingZooWorld(ArrayWorld):
         for fight, seed in zip(fight_numbers(fights, self.num_fights).tolist(), seeds, strict=True):
             self._matches[fight].reseed(int(seed))
 
+    def copy_fights(self, fights: ArrayLike, source: Any, others: ArrayLike) -> None:
+        """See `sb3_pvp.game.Copyable`; what chance decides begins anew, as far as `reseed` can see to that."""
+        super().copy_fights(fights, source, others)
+        pairs = fight_numbers(fights, self.num_fights).tolist(), fight_numbers(others, source.num_fights).tolist()
+        for fight, other in zip(*pairs, strict=True):
+            copied = self._matches[fight] = source._matches[other].copied()
+            copied.reseed(int(self.random[fight].integers(2**31)))
+
     def _publish(self, fight: int) -> None:
         """Writes the observations, masks and outcome of a match into the arrays."""
         match = self._matches[fight]
@@ -174,6 +190,11 @@ class _Match:
         self.rewards[:], self.totals[:], self.is_over = 0.0, 0.0, False
         # `reset` of a ParallelEnv returns observations and infos, that of an AECEnv nothing.
         self._read(*(self.env.reset(seed=seed, options=options or None) or self._around()))
+
+    def copied(self) -> _Match:
+        """Returns a match at the same moment; `ValueError` if the environment cannot be copied."""
+        with foreign(f"matches of {self._layout.contract.name} cannot be copied"):
+            return copy.deepcopy(self, {id(self._layout): self._layout})
 
     def reseed(self, seed: int) -> None:
         """Gives new seeds to the random generators of the environment."""

@@ -129,7 +129,7 @@ def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, determi
 
 
 def evaluate_by_rows(
-    load_model: Callable[[], BaseAlgorithm],
+    load_model: Callable[[], Any],
     make_env: Callable[[int, int], VecEnv],
     num_episodes: int,
     num_envs: int,
@@ -151,7 +151,7 @@ def evaluate_by_rows(
         model, own, first_seed = load_model(), rows[part], seed + part.start
         with closing(make_env(len(own), first_seed)) as env:
             set_random_seed(first_seed)  # for models whose actions are not sampled row by row
-            act = _acting(model, deterministic, range(first_seed, first_seed + len(own)), by_rows=True)
+            act = _acting(model, deterministic, range(first_seed, first_seed + len(own)), by_rows=True, env=env)
             yield from _episodes(act, env, own, part.start)
 
     # In whole pairs of rows, which may fight each other; the last one may be half a pair.
@@ -221,17 +221,17 @@ def _predict(
     return actions
 
 
-def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_rows: bool) -> _Act:
+def _acting(model: Any, deterministic: bool, seeds: Sequence[int], by_rows: bool, env: Any = None) -> _Act:
     """Returns a function that acts in each row with a state, and random numbers, of its own.
 
     Models of MaskablePPO act by SB3's ``predict`` instead, except that with ``by_rows`` those that see frames of
-    features sample by rows.
+    features sample by rows. One that searches looks at the fights of a `PvpVecEnv`, ``env``.
     """
     by_sb3 = partial(_predict, model, deterministic) if isinstance(model, MaskablePPO) else None
     if by_sb3 is not None and (deterministic or not by_rows):
         return by_sb3
     try:
-        opponent = model_opponent(model)
+        opponent: Any = model if hasattr(model, "watch") else model_opponent(model)
     except ValueError:
         if by_sb3 is not None:
             return by_sb3
@@ -243,6 +243,8 @@ def _acting(model: BaseAlgorithm, deterministic: bool, seeds: Sequence[int], by_
         nonlocal state
         seen = observations[OBSERVATION] if isinstance(observations, dict) else observations
         assert state is not None
+        if hasattr(opponent, "watch"):
+            env.fights.show_to(opponent)
         actions, following = opponent.predict(seen, state, starts, deterministic, np.asarray(masks, bool))
         state = state if following is None else following  # ``None``: of what has no memory
         return actions

@@ -21,7 +21,7 @@ from sb3_pvp.game import HOME_GAME, Game, find_game, game_reference
 from sb3_pvp.matches.evaluation import FIGHTS_PER_PROCESS, num_processes, shares
 from sb3_pvp.matches.play import PARALLEL, PlannedFight, play_fights
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
-from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_names
+from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_name, opponent_names
 from sb3_pvp.policies.files.model_files import game_of, load, named_game
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
@@ -54,7 +54,9 @@ def match_settings(
 def check_players(league: League, players: Collection[Player], game: Game | None = None) -> None:
     """Raises `ValueError` unless each player has a model in the league, or is a bot, script or fighter that ships."""
     for player in players:
-        if league.path(player).is_file():
+        opponent = league.opponent(player)
+        if opponent != str(player):
+            opponent_name(opponent)  # raises for parameters of a search that make no sense
             continue
         if player.step is not None:
             raise ValueError(f"{player} has no model in {league.folder}: there is no file {league.path(player)}")

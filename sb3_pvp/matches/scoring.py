@@ -22,6 +22,8 @@ from sb3_pvp.matches.evaluation import Score, evaluate_by_rows, num_processes
 from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
 from sb3_pvp.players.league.league import PLAYERS, league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
+from sb3_pvp.players.search.settings import read_search
+from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.features import part_of
 from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, model_opponent, steps_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
@@ -46,13 +48,16 @@ def score_model(
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
 
+    It searches if ``path`` is ``mcts:`` and a file, see `sb3_pvp.players.search`.
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
     ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
 
     Returns the score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is
     ``None`` if the opponent is no model; and a note about the start, see `trained_start`.
     """
-    model = load(path := find_model(path), safe=safe)
+    named = str(path)
+    searches = kind_of(named) == "search"
+    model = load(path := find_model(read_search(named)[0] if searches else path), safe=safe)
     played = _played_game(model, path, game)
     opponent = env_kwargs.get("opponent", WORLD_BOT)
     opponent = _read_safely(opponent, played) if safe else opponent
@@ -83,7 +88,10 @@ def score_model(
 
     processes = num_processes(jobs, episodes, settings.world)
     # Workers read the file themselves: a model is far more to pickle, and not every algorithm's can be.
-    load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
+    load_model: Callable[[], Any] = partial(load, path, safe=safe) if processes > 1 else lambda: model
+    if searches:
+        load_model = partial(_searching, named, played, safe)
+        load_model()  # raises errors before any process starts
     rows = min(_PARALLEL_FIGHTS, episodes)
     with watch(processes) as advance:
         score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)
@@ -112,11 +120,19 @@ def _read_safely(opponent: str, game: Game) -> Any:
     kind = kind_of(opponent, game)
     if kind in ("league", "team"):
         raise Refusal(f"--safe does not read {kind}s: name one of its files as --opponent, or leave --safe out")
+    if kind == "search":
+        return OpponentChoice(_searching(opponent, game, True), opponent_name(opponent))
     if kind != "file":
         return opponent
     loaded = load_opponent(opponent, safe=True)
     loaded.check(game.contract)
     return OpponentChoice(loaded, opponent_name(opponent))
+
+
+def _searching(name: str, game: Game, safe: bool) -> Opponent:
+    from sb3_pvp.players.search.opponent import load_searching  # imports Numba, which takes long
+
+    return load_searching(name, game, safe)
 
 
 def trained_start(model: Any, path: Path, game: Game) -> tuple[dict[str, Any], str]:

@@ -17,6 +17,7 @@ from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
+from sb3_pvp.players.search.settings import SEARCH_OF, parameters_of, read_search
 from sb3_pvp.players.teams import TeamOpponent
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file, shipped_names
@@ -29,10 +30,10 @@ TEAM_SUFFIX = ".team"  #: Of a text file with such opponents, one a line; paths 
 _KINDS_WITHOUT_ACTIONS = ("bot", "self")
 
 #: Values of ``opponent=``: one of `opponent_names`, `SELF_PLAY` (in `PvpVecEnv`), the path of a model file,
-#: `LEAGUE_OF` and a folder, `TEAM_OF` and one opponent per agent, a file of them, an `Opponent`, or a model of
-#: MaskablePPO.
+#: `LEAGUE_OF` and a folder, `SEARCH_OF` and a model file, `TEAM_OF` and one opponent per agent, a file of them, an
+#: `Opponent`, or a model of MaskablePPO.
 OpponentLike = Any
-OpponentKind = Literal["bot", "self", "script", "file", "league", "team", "object"]
+OpponentKind = Literal["bot", "self", "script", "file", "league", "search", "team", "object"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class OpponentChoice:
 
     Raises:
         ValueError: for a value out of range; or if ``deterministic``, ``delay_chance``, ``noise`` or
-            ``action_mask_override`` are given for the world's bot or ``"self"``, which do not act by themselves.
+            ``action_mask_override`` are given for the world's bot or ``"self"``, which do not act by themselves, or
+            one of the last three for one that searches.
     """
 
     opponent: OpponentLike
@@ -78,6 +80,9 @@ class OpponentChoice:
         for name in ("deterministic", "delay_chance", "noise", "action_mask_override"):
             if self.kind in _KINDS_WITHOUT_ACTIONS and getattr(self, name):
                 raise ValueError(f"{name} is for opponents that act through actions, not for {self.opponent!r}")
+        for name in ("delay_chance", "noise", "action_mask_override"):
+            if self.kind == "search" and getattr(self, name):
+                raise ValueError(f"{name} cannot be given for {self.opponent!r}: a search looks at the world itself")
         if self.kind == "self" and self.reset_params is not None:
             raise ValueError("in self-play both seats have the reset_params of the environment")
 
@@ -106,7 +111,7 @@ def playing_like(
     Raises `ValueError` if it is given for one that is not a model. ``game`` is the one whose scripts are known by name.
     """
     choice: OpponentChoice = as_choice(opponent)
-    if kind_of(choice.opponent, game) in ("file", "league", "team", "object"):
+    if kind_of(choice.opponent, game) in ("file", "league", "search", "team", "object"):
         return replace(choice, deterministic=deterministic if given is None else given)
     if given is not None:
         raise ValueError(f"{choice.label} is no model, which could act deterministically or not")
@@ -137,7 +142,7 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
         return None
     if kind == "team":
         names = _team_members(opponent)
-        if wrong := [each for each in names if kind_of(each, game) in ("league", "team")]:
+        if wrong := [each for each in names if kind_of(each, game) in ("league", "search", "team")]:
             raise ValueError(f"a team consists of fighters, which {wrong[0]!r} is not")
         members = [make_opponent(each, contract, game) for each in names]
         playing = [each for each in members if each is not None]
@@ -153,6 +158,10 @@ def make_opponent(opponent: OpponentLike, contract: Contract, game: Game | None 
     # Here, because it imports torch, which takes seconds and is not needed by environments without model opponents.
     from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 
+    if kind == "search":
+        from sb3_pvp.players.search.opponent import load_searching
+
+        return load_searching(opponent, game)
     if kind == "league":
         opponent = next(iter(league_players(opponent).values()))
     made = model_opponent(opponent) if kind == "object" else load_opponent(opponent)
@@ -173,6 +182,8 @@ def kind_of(opponent: OpponentLike, game: Game | None = None) -> OpponentKind:
         return "bot" if opponent == WORLD_BOT else "self"
     if opponent.startswith(LEAGUE_OF):
         return "league"
+    if opponent.startswith(SEARCH_OF):
+        return "search"
     if opponent.startswith(TEAM_OF) or opponent.endswith(TEAM_SUFFIX):
         return "team"
     if opponent.endswith(MODEL_SUFFIXES) or "/" in opponent or os.sep in opponent:
@@ -192,6 +203,9 @@ def opponent_name(opponent: OpponentLike) -> str:
         if (path := PurePath(opponent)).suffix == TEAM_SUFFIX:
             return path.stem
         return "+".join(map(opponent_name, _team_members(opponent)))
+    if kind_of(opponent) == "search":
+        fighter, settings = read_search(opponent)
+        return f"{opponent_name(fighter)}?{parameters_of(settings)}"
     if is_path(opponent):
         path = PurePath(opponent)
         return path.stem if path.suffix in MODEL_SUFFIXES else path.name

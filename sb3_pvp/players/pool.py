@@ -147,6 +147,9 @@ class OpponentPool:
                 if not members:
                     continue
             frames = [self._frames(fights, _ages(opponent)) for opponent, fights in members]
+            for opponent, fights in members:
+                if hasattr(opponent, "watch"):
+                    opponent.watch(self._world, fights, self._seat)
             # The rows of one opponent after the other: that is how predictors of several tell them apart.
             rows = np.concatenate([fights for _, fights in members])
             actions[rows, self._seat], next_states = self._ask(
@@ -193,7 +196,7 @@ class OpponentPool:
         """Loads the opponent of a choice, with its noise and masks."""
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
         # Models are not `_shared` here: `load_opponent` shares them, and notices when a file has changed.
-        if choice.kind in ("file", "league", "team", "object"):
+        if choice.kind in ("file", "league", "search", "team", "object"):
             opponent = make_opponent(given, contract, self._game)
         else:
             opponent = self._shared(make_opponent, given, contract, self._game)

@@ -16,7 +16,10 @@ Decision = tuple[NDArray[Any], NDArray[Any] | None]
 
 @runtime_checkable
 class Opponent(Protocol):
-    """Acts in N fights at once, with the signature of SB3's ``predict``."""
+    """Acts in N fights at once, with the signature of SB3's ``predict``.
+
+    One with a method ``watch(world, fights, seat)`` is told before each call of which fights it is asked about.
+    """
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Returns the state before the first tick, one row ``(N, ...)`` per seed of a fight."""

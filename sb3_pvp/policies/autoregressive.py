@@ -279,11 +279,18 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         log_probs: th.Tensor = self.heads(features, masks, joint, self._actor_latent)[0]
         return log_probs.sum(1)
 
+    @th.no_grad()
     def head_probabilities(self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None) -> th.Tensor:
         """Returns the probabilities of all entries given the actions of earlier heads, float ``(batch, A)``."""
+        return self.evaluate_entries(obs, actions, action_masks)[0]
+
+    def evaluate_entries(
+        self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
+    ) -> tuple[th.Tensor, th.Tensor]:
+        """Returns what `head_probabilities` does, attached to the graph, and values ``(batch, 1)``."""
         joint = actions.long().reshape(len(actions), -1)
         features, masks = self.features(obs), self._masks(obs, action_masks)
-        return self.heads.probabilities(features, masks, joint, self._actor_latent)
+        return self.heads.probabilities(features, masks, joint, self._actor_latent), self._values(features)
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""
@@ -415,11 +422,11 @@ def probabilities_and_values(
     """
     seen, _ = policy.obs_to_tensor(shaped(policy.observation_space, observations))
     if isinstance(policy, AutoregressivePolicy):
-        joint = policy.head_probabilities(seen, th.as_tensor(actions, device=policy.device), masks)
+        joint, values = policy.evaluate_entries(seen, th.as_tensor(actions, device=policy.device), masks)
     else:
         heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
-        joint = th.cat([head.probs for head in heads], 1)
-    return joint.cpu().numpy(), policy.predict_values(seen).flatten().cpu().numpy()
+        joint, values = th.cat([head.probs for head in heads], 1), policy.predict_values(seen)
+    return joint.cpu().numpy(), values.flatten().cpu().numpy()
 
 
 # Pickle stores a class by its __module__: saved models find it in the package, wherever this file is.

@@ -182,7 +182,6 @@ class AutoregressiveHeads(nn.Module):
         """Does the same as `forward`, on any device as `forward` does it on a GPU."""
         return self._evaluate(inputs, masks, actions, trunk, compiled=False)
 
-    @th.no_grad()
     def probabilities(
         self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
     ) -> th.Tensor:

@@ -23,6 +23,7 @@ class ChessGame(Game):
     """Chess between two seats, one of which has White."""
 
     params, rewards, viewer = ChessParams, ChessRewards(), ChessViewer()
+    perfect_information = True
     scripts: Mapping[str, Any] = ChessScripts()
 
     def __init__(self, contract: Contract) -> None:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from sb3_pvp.common.arguments import read_model
+from sb3_pvp.common.arguments import read_model, split_parameters
 from sb3_pvp.common.processes import OwnedProcess
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.chess import keeper
@@ -67,15 +66,10 @@ class Engine:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        program, _, query = name.partition("?")
+        program = name.partition("?")[0]
         known = ENGINES[program]
-        try:
-            given = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-        except ValueError as error:
-            raise ValueError(f"{name!r} is no engine: write {program}?elo=1350&{known.limits[0]}=100") from error
-        if len(dict(given)) < len(given):
-            raise ValueError(f"{name!r} gives a parameter twice")
-        strength = read_model(Strength, dict(given), f"{program}'s")
+        given = split_parameters(name, f"{program}?elo=1350&{known.limits[0]}=100")[1]
+        strength = read_model(Strength, given, f"{program}'s")
         wrong = [each for each in ("nodes", "depth") if getattr(strength, each) and each not in known.limits]
         if wrong:
             raise ValueError(f"{program} does not obey a limit of {wrong[0]}: give {' or '.join(known.limits)}")

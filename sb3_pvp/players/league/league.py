@@ -21,6 +21,7 @@ from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Ratings
+from sb3_pvp.players.search.settings import SEARCH_OF
 from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
@@ -151,8 +152,14 @@ class League:
         return next((path for path in kinds if path.is_file()), snapshot)
 
     def opponent(self, player: Player) -> str:
-        """Returns the ``opponent`` for environments: the path of the player's model, or its name without one."""
+        """Returns the ``opponent`` for environments: the path of the player's model, or its name without one.
+
+        With parameters behind its name, such as ``main?simulations=100@4096``, it is the player that searches.
+        """
         path = self.path(player)
+        name, _, parameters = player.name.partition("?")
+        if parameters and (fighter := self.path(Player(name, player.step))).is_file():
+            return f"{SEARCH_OF}{fighter}?{parameters}"
         return str(path) if path.is_file() else str(player)
 
     def add(self, player: Player, save: Callable[[Path], object]) -> Path:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.game import Copyable, Game, Outcome, World
-from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.search import trees
+from sb3_pvp.players.search.settings import SearchSettings
 from sb3_pvp.players.search.trees import NONE, Trees
 
 Floats = NDArray[np.float32]
@@ -22,31 +21,7 @@ Network = Callable[[Floats, NDArray[np.bool_]], tuple[Floats, Floats]]
 MOST_BYTES, MOST_TREES = 1 << 29, 128
 #: Sum of the concentrations of the noise on a root's priors, and its share (Silver et al. 2018).
 _CONCENTRATION, _SHARE = 10.0, 0.25
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """How to search.
-
-    Attributes:
-        simulations: positions that are looked at before a move.
-        selection: ``"puct"``, as in AlphaZero; or ``"gumbel"``, which halves the candidates again and again (Danihelka
-            et al. 2022), and learns from few simulations.
-        considered: the candidates that ``"gumbel"`` begins with.
-        noisy: whether the priors of ``"puct"`` are mixed with noise, as in training.
-    """
-
-    simulations: int = 100
-    selection: Literal["puct", "gumbel"] = "puct"
-    considered: int = 16
-    noisy: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("simulations", "considered"):
-            if not isinstance(value := getattr(self, name), int) or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}")
-        if self.selection not in ("puct", "gumbel"):
-            raise ValueError(f"selection must be puct or gumbel, got {self.selection!r}")
+_AT_ONCE = "both players move at once"
 
 
 class Searched(NamedTuple):
@@ -57,16 +32,32 @@ class Searched(NamedTuple):
     value: Floats  #: For the seat that moves, ``(B,)``.
 
 
-def require_searchable(contract: Contract, world: World) -> None:
-    """Raises `ValueError` if a search would need more than there is, or would look at what a player may not know."""
-    if contract.num_heads > 1 or contract.numbers.size:
-        raise ValueError(f"{contract.name} cannot be searched: it asks for several decisions at a time, or for numbers")
+def searchable_world(game: Game) -> World:
+    """Returns a world of one fight.
+
+    Raises `ValueError` if a search would need more than the game has, or would look at what a player may not know.
+    """
+    contract = game.contract
     if contract.partial_indices.size:
-        raise ValueError(f"{contract.name} cannot be searched: it has hidden information, at which a search would look")
-    if not isinstance(world, Copyable):
-        raise ValueError(
-            f"{contract.name} cannot be searched: {type(world).__name__} has no copy_fights(), see sb3_pvp.game.Copyable"
-        )
+        raise _refused(game, "it has hidden information, at which a search would look")
+    if contract.num_heads > 1 or contract.numbers.size:
+        raise _refused(game, "it asks for several decisions at a time, or for numbers")
+    world = game.make_world("sim", 1, 0, {})
+    world.reset()
+    if (world.masks.sum(2) > 1).all(1).any():
+        why = _AT_ONCE
+    elif not isinstance(world, Copyable):
+        why = f"{type(world).__name__} has no copy_fights(), see sb3_pvp.game.Copyable"
+    elif not getattr(game, "perfect_information", False):
+        why = "nothing may be hidden; if both players see all there is, set perfect_information = True in the game"
+    else:
+        return world
+    world.close()
+    raise _refused(game, why)
+
+
+def _refused(game: Game, why: str) -> ValueError:
+    return ValueError(f"{game.name} cannot be searched: {why}")
 
 
 class Search:
@@ -77,15 +68,14 @@ class Search:
         network: of the fighter.
         settings: how.
 
-    Raises `ValueError` as `require_searchable`.
+    Raises `ValueError` as `searchable_world`.
     """
 
     def __init__(self, game: Game, network: Network, settings: SearchSettings) -> None:
         self._game, self._network, self.settings = game, network, settings
         self._worlds = dict[int, World]()
-        with_one = game.make_world("sim", 1, 0, {})
-        require_searchable(game.contract, with_one)
-        arrays = (each for each in vars(with_one).values() if isinstance(each, np.ndarray))
+        world = self._worlds[1] = searchable_world(game)
+        arrays = (each for each in vars(world).values() if isinstance(each, np.ndarray))
         room = MOST_BYTES // (sum(each.nbytes for each in arrays) * (settings.simulations + 2))
         self._most = max(min(room, MOST_TREES), 1)
 
@@ -155,7 +145,7 @@ class Search:
         if not nodes.size:
             return tree
         if (copies.masks[nodes].sum(2) > 1).all(1).any():
-            raise ValueError(f"{self._game.name} cannot be searched: both players move at once")
+            raise _refused(self._game, _AT_ONCE)
         seats = tree.mover[nodes]
         masks = copies.masks[nodes, seats]
         chances, values = self._network(copies.obs[nodes, seats], masks)

@@ -19,7 +19,7 @@ NONE = -1
 #: Of PUCT: how much a prior counts; what an edge without visits is worth less than the node before it.
 EXPLORATION, REDUCTION = 1.5, 0.2
 #: Of Gumbel selection: how values are weighed against logits (Danihelka et al. 2022, `c_visit` and `c_scale`).
-VISITS, SCALE = 50.0, 1.0
+VISITS, SCALE = 50.0, 0.1
 
 
 class Trees(NamedTuple):

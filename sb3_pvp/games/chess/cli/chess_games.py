@@ -24,6 +24,7 @@ from sb3_pvp.matches.play import PlannedFight, PlayedFight, Referee, play_fights
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import OpponentChoice, playing_like
 from sb3_pvp.players.pool import Members
+from sb3_pvp.players.search.settings import SEARCH_OF, read_search
 from sb3_pvp.policies.acting import Decision
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.shipped import find_model
@@ -51,18 +52,21 @@ class ChessResult:
 
 
 def find_player(name: str, deterministic: bool) -> tuple[OpponentChoice, Game]:
-    """Returns a player of chess, a script or a model's file, and its game, which may be another one of the same rules.
+    """Returns a player of chess and its game, which may be another one of the same rules.
+
+    It is a script or a model's file, or ``mcts:`` and a file: a model that searches.
 
     Raises `FileNotFoundError`, and `ValueError` for a model of another game.
     """
     game = find_game(NAME)
     if name in (*game.scripts, "noop") or is_engine(name):
         return playing_like(name, deterministic, game=game), game
-    path = find_model(name)
+    searches = name.startswith(SEARCH_OF)
+    path = find_model(read_search(name)[0] if searches else name)
     found = game_of(load(path))
     if not isinstance(found, ChessGame):
         raise ValueError(f"{name} plays {found.name}, not chess")
-    return playing_like(str(path), deterministic, game=found), found
+    return playing_like(name if searches else str(path), deterministic, game=found), found
 
 
 def play_games(

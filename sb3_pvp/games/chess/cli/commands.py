@@ -12,7 +12,9 @@ import typer
 from sb3_pvp.common.errors import Refusal
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-_Model = Annotated[str, typer.Argument(help="A model's file, random, or an engine such as stockfish?elo=1350.")]
+_Model = Annotated[
+    str, typer.Argument(help="A model's file, mcts:FILE, random, or an engine such as stockfish?elo=1350.")
+]
 _Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 _Stochastic = Annotated[bool, typer.Option("--stochastic", help="Sample actions, as in training.")]
 

@@ -15,6 +15,8 @@ from sb3_pvp.games.chess.notation import Opening, name_opening, openings, write_
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.league.bradley_terry import Interval, fit_bradley_terry
 from sb3_pvp.players.league.payoff import Counts, Payoff
+from sb3_pvp.players.search.settings import SEARCH_OF, parameters_of, read_search
+from sb3_pvp.policies.files.shipped import find_model
 
 #: From the weakest to the strongest. With the higher ratings an engine needs more nodes to be as strong as they say.
 RUNGS = (
@@ -122,8 +124,12 @@ def _heads(fight: ChessFight, result: ChessResult) -> dict[str, str]:
 
 def _version(opponent: str) -> str:
     """Returns what tells a player from a later one of the same name."""
-    path = Path(opponent)
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else opponent
+    searches = opponent.startswith(SEARCH_OF)
+    path = find_model(read_search(opponent)[0]) if searches else Path(opponent)
+    if not path.is_file():
+        return opponent
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return f"{digest}?{parameters_of(read_search(opponent)[1])}" if searches else digest
 
 
 def as_record(rung: Rung) -> dict[str, Any]:
