@@ -26,7 +26,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "expert": {
         "model": {"learning_rate": 1e-3, "n_steps": 4, "batch_size": 32, "n_epochs": 0},
         "n_envs": 8,
-        "search": {"simulations": 32, "games": 128, "ticks": 4, "updates": 8, "window": 60_000},
+        "search": {"simulations": 32, "selection": "puct", "games": 128, "ticks": 4, "updates": 8, "window": 60_000},
     },
     "self-play": {
         "model": {"learning_rate": 1e-3, "n_steps": 64, "batch_size": 512, "n_epochs": 6, "ent_coef": 0.01},

@@ -42,11 +42,11 @@ from sb3_pvp.game.viewer import (
 )
 from sb3_pvp.game.world import (
     NUM_SEATS,
+    Copyable,
     DesyncReason,
     Grouped,
     Leavable,
     Outcome,
-    Copyable,
     Reseedable,
     Resumable,
     Rewards,
@@ -61,6 +61,7 @@ __all__ = [
     "NUM_SEATS",
     "Control",
     "ControlGroup",
+    "Copyable",
     "DesyncReason",
     "Drill",
     "Game",
@@ -70,7 +71,6 @@ __all__ = [
     "Metrics",
     "Outcome",
     "PlainViewer",
-    "Copyable",
     "Reseedable",
     "Resumable",
     "Rewards",

@@ -51,7 +51,8 @@ class World(Protocol):
     The arrays below are allocated once; `reset` and `step` overwrite them in place, so readers must copy what they
     keep. A finished fight keeps its outcome until it is reset.
 
-    Worlds may implement more: `Resumable`, `Reseedable`, `Copyable`, `Leavable`, `Grouped`, and these optional attributes:
+    Worlds may implement more: `Resumable`, `Reseedable`, `Copyable`, `Leavable`, `Grouped`, and these optional
+    attributes:
 
     * ``desync_reason``: `DesyncReason` numbers ``(F, 2)``;
     * ``bot_name``: the name of the world's own bot, by default ``"baseline"``;

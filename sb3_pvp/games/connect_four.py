@@ -32,12 +32,14 @@ _MOVES = (
     *(SubAction(f"column_{n}", f"Column {n}.") for n in range(1, COLUMNS + 1)),
 )
 CONTRACT = Contract(
-    "connect_four", (Head("move", "Where to drop a piece.", _MOVES),), (*_observations(),), shape=(3, ROWS, COLUMNS)
+    NAME, (Head("move", "Where to drop a piece.", _MOVES),), (*_observations(),), shape=(3, ROWS, COLUMNS)
 )
 
 
 class ConnectFourWorld(ArrayWorld):
-    """Games of connect four; the fight's random generator decides who begins. What is not legal is the first legal move.
+    """Games of connect four; the fight's random generator decides who begins.
+
+    What is not legal is replaced by the first legal move.
 
     Attributes:
         boards: the seat that has a piece there, or -1; row 0 is the top, int64 ``(F, 6, 7)``.

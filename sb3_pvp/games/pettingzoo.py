@@ -193,8 +193,10 @@ class _Match:
 
     def copied(self) -> _Match:
         """Returns a match at the same moment; `ValueError` if the environment cannot be copied."""
+        memo: dict[int, Any] = {id(self._layout): self._layout}
         with foreign(f"matches of {self._layout.contract.name} cannot be copied"):
-            return copy.deepcopy(self, {id(self._layout): self._layout})
+            _copy(self.env, memo)
+            return copy.deepcopy(self, memo)
 
     def reseed(self, seed: int) -> None:
         """Gives new seeds to the random generators of the environment."""
@@ -236,6 +238,17 @@ class _Match:
                 to_move = not self.is_over and (not layout.in_turns or agent == self.env.agent_selection)
                 self.features[number] = layout.features(seen, number, to_move)
                 self.masks[number] = layout.mask(seen, infos.get(agent, {})) if to_move else layout.idle
+
+
+def _copy(env: Any, memo: dict[int, Any]) -> None:
+    """Adds a copy of an environment, and of those that it wraps, to the memo of a ``deepcopy``.
+
+    Left to itself, that would make most of them anew, as at their start, since they are pickled so (``EzPickle``).
+    """
+    if "env" in vars(env):
+        _copy(env.env, memo)
+    made = memo[id(env)] = object.__new__(type(env))
+    vars(made).update(copy.deepcopy(vars(env), memo))
 
 
 class _Layout:

@@ -47,6 +47,17 @@ def ignorant(observations: Floats, masks: NDArray[np.bool_]) -> tuple[Floats, Fl
     return (masks / masks.sum(1, keepdims=True)).astype(np.float32), np.zeros(len(masks), np.float32)
 
 
+def novice(observations: Floats, masks: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Likes to end a line of tic-tac-toe, to stop one, and the middle; knows nothing about who is better off."""
+    boards = observations[:, :9] - observations[:, 9:18]
+    chances = masks * np.array([1, 2, 1, 2, 1, 4, 1, 2, 1, 2], np.float32)
+    for line in LINES:
+        sums = boards[:, line].sum(1)
+        for cell in line:
+            chances[:, cell + 1] += masks[:, cell + 1] * (40 * (sums == 2) + 20 * (sums == -2))
+    return chances / chances.sum(1, keepdims=True), np.zeros(len(masks), np.float32)
+
+
 class Playouts:
     """Finds all moves of connect four equally likely, and values positions by a game of random moves."""
 

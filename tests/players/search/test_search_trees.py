@@ -16,7 +16,7 @@ from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFourWorld
 from sb3_pvp.players.search.search import Search
 from sb3_pvp.players.search.settings import SearchSettings
-from tests.players.search.small_networks import Playouts, ignorant
+from tests.players.search.small_networks import FastTicTacToe, Playouts, ignorant, losses_of, novice
 
 SELECTIONS = st.sampled_from(["puct", "gumbel"])
 
@@ -122,6 +122,12 @@ def test_a_search_leaves_the_world_alone() -> None:
     after = world.get_state()
     assert before["random"] == after["random"]
     assert all(np.array_equal(before["arrays"][name], each) for name, each in after["arrays"].items())
+
+
+def test_tic_tac_toe_is_never_lost_with_200_simulations() -> None:
+    search = Search(FastTicTacToe(), novice, SearchSettings(simulations=200))
+    results = [losses_of(search, seat) for seat in (0, 1)]
+    assert [lost for lost, _ in results] == [0, 0] and all(asked > 300 for _, asked in results)
 
 
 def test_connect_four_is_opened_in_the_centre() -> None:
