@@ -8,6 +8,7 @@ from sb3_pvp.callbacks.checkpoint import MaskableCheckpointCallback
 from sb3_pvp.callbacks.early_stopping import EarlyStoppingCallback
 from sb3_pvp.callbacks.episodes import EpisodeLogCallback
 from sb3_pvp.callbacks.evaluations import WinRateEvalCallback
+from sb3_pvp.callbacks.expert_iteration import ExpertIterationCallback
 from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.ghost_self_play import GhostSelfPlayCallback
@@ -25,6 +26,7 @@ __all__ = [
     "EarlyStoppingCallback",
     "EloCallback",
     "EpisodeLogCallback",
+    "ExpertIterationCallback",
     "ExploitabilityCallback",
     "ExploiterCallback",
     "FightMetricsCallback",

@@ -12,8 +12,6 @@ from torch.nn import functional
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.common.arguments import PositiveInt, Seed, checked
 from sb3_pvp.game import NUM_SEATS, Outcome, World, find_game
-from sb3_pvp.players.search.opponent import network_of, sampled
-from sb3_pvp.players.search.search import Search
 from sb3_pvp.players.search.settings import SearchSettings
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy, shaped
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
@@ -54,7 +52,7 @@ class ExpertIterationCallback(PvpCallback):
     def __init__(
         self,
         simulations: PositiveInt = 32,
-        selection: Literal["puct", "gumbel"] = "gumbel",
+        selection: Literal["puct", "gumbel"] = "puct",
         games: PositiveInt = 64,
         ticks: PositiveInt = 8,
         window: PositiveInt = 40_000,
@@ -70,30 +68,41 @@ class ExpertIterationCallback(PvpCallback):
 
     def _init_callback(self) -> None:
         model: Any = self.model
-        if not isinstance(model.policy, AutoregressivePolicy) or model.normalize_reward:
-            raise ValueError("expert iteration needs an AutoregressivePolicy, and rewards that are not normalised")
+        if not isinstance(model.policy, AutoregressivePolicy) or getattr(model, "normalize_reward", True):
+            raise ValueError("expert iteration needs a PvpPPO with an AutoregressivePolicy, and normalize_reward=False")
+        from sb3_pvp.players.search.opponent import network_of  # here, since they import Numba
+        from sb3_pvp.players.search.search import Search
+
         game = find_game(model.game)
         self._search = Search(game, network_of(model), self._settings)
         seed = self._seed if self._seed is not None else model.seed
         self._random = np.random.default_rng(seed)
-        self._world: World = game.make_world("sim", self._num_games, int(self._random.integers(2**31)), {})
+        self._world: World = game.make_world("sim", self._num_games, int(self._random.integers(2**31)), self._params())
         self._world.reset()
         #: Of each game and seat, what was seen, legal and found so far.
         self._running: list[list[list[Any]]] = [[[], []] for _ in range(self._num_games)]
         self._kept: list[Any] = []  # the same with what it was worth, the oldest first
         self._counts = {"games": 0, "positions": 0}
-        self._resume_with_model("expert_iteration", "_running", "_kept", "_counts", "_random")
+        self._resume_with_model("expert_iteration", "_counts", "_random")
+
+    def _params(self) -> dict[str, Any]:
+        """Returns the reset parameters of the training."""
+        return dict(getattr(self.model, "reset_params", None) or {})
 
     def get_state(self) -> dict[str, Any]:
         """Returns also the games that are on."""
         world: Any = self._world
-        return {**super().get_state(), "world": world.get_state()}
+        # What lists hold never changes: to copy all of it before each rollout would take longer than the rollout.
+        lists = {"kept": [*self._kept], "running": [[[*seen] for seen in game] for game in self._running]}
+        return {**super().get_state(), **lists, "world": world.get_state()}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned."""
         world: Any = self._world
         world.set_state(state["world"])
         super().set_state(state, same_episodes)
+        self._kept = [*state["kept"]]
+        self._running = [[[*seen] for seen in game] for game in state["running"]]
 
     def _on_rollout_end(self) -> None:
         lengths = [self._play() for _ in range(self._ticks)]
@@ -120,10 +129,9 @@ class ExpertIterationCallback(PvpCallback):
                 continue
             random = self._random.spawn(games.size)
             found = self._search.look(world, games, np.full(games.size, seat), random)
-            chosen = found.best
-            if self._settings.selection == "puct":
-                chosen = sampled(found.policy, np.array([each.random() for each in random]))
-            actions[games, seat, 0] = chosen
+            is_sampled = self._settings.selection == "puct"  # Gumbel's best move is drawn already
+            chance = np.array([each.random() for each in random])
+            actions[games, seat, 0] = found.sampled(chance) if is_sampled else found.best
             for row, game in enumerate(games.tolist()):
                 legal = np.flatnonzero(world.masks[game, seat])
                 seen = world.obs[game, seat].copy(), legal.astype(np.int32), found.policy[row, legal]

@@ -57,16 +57,8 @@ class SearchingOpponent:
             random = [None if deterministic else np.random.default_rng(int(word)) for word in words[rows]]
             found = self._search.look(world, fights[rows], seats[rows], random)
             is_sampled = not deterministic and self._search.settings.selection == "puct"
-            actions[rows, 0] = sampled(found.policy, chance[rows]) if is_sampled else found.best
+            actions[rows, 0] = found.sampled(chance[rows]) if is_sampled else found.best
         return actions, state
-
-
-def sampled(policy: Floats, chance: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns actions ``(B,)`` drawn from ``policy (B, A)`` with the numbers ``chance (B,)`` from 0 to 1."""
-    sums = policy.cumsum(1)
-    # Not beyond the last action that has any weight, whatever the sums were rounded to.
-    drawn: NDArray[np.int64] = (sums <= (chance * sums[:, -1])[:, np.newaxis]).sum(1)
-    return np.minimum(drawn, policy.shape[1] - 1 - (policy[:, ::-1] > 0).argmax(1))
 
 
 def network_of(model: Any) -> Network:

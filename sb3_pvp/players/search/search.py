@@ -31,6 +31,13 @@ class Searched(NamedTuple):
     best: Ints  #: The best action ``(B,)``.
     value: Floats  #: For the seat that moves, ``(B,)``.
 
+    def sampled(self, chance: NDArray[np.float64]) -> Ints:
+        """Returns actions ``(B,)`` drawn from the policy with the numbers ``chance (B,)`` from 0 to 1."""
+        sums, last = self.policy.cumsum(1), self.policy.shape[1] - 1
+        drawn = (sums <= (chance * sums[:, -1])[:, np.newaxis]).sum(1)
+        # Not beyond the last action that has any weight, whatever the sums were rounded to.
+        return np.minimum(drawn, last - (self.policy[:, ::-1] > 0).argmax(1))
+
 
 def searchable_world(game: Game) -> World:
     """Returns a world of one fight.
