@@ -24,6 +24,7 @@ from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
+from benchmarks.search.commands import search
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
 from benchmarks.soccer import bench_soccer
@@ -63,6 +64,7 @@ app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 app.add_typer(team_play, name="team_play")
 app.add_typer(dreamer_proofs, name="dreamer_proofs")
+app.add_typer(search, name="search")
 app.add_typer(dreamer_fighters, name="dreamer_fighters")
 
 

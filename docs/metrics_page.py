@@ -11,6 +11,7 @@ from sb3_pvp.algorithms.mapoca import mapoca
 from sb3_pvp.callbacks import (
     action_limit,
     evaluations,
+    expert_iteration,
     ghost_self_play,
     league_callback,
     novelty,
@@ -104,6 +105,7 @@ SOURCES = {
     "`SelfPlayCallback`": self_play.METRICS,
     "`GhostSelfPlayCallback`": ghost_self_play.METRICS,
     "`LeagueCallback`": league_callback.METRICS,
+    "`ExpertIterationCallback`": expert_iteration.METRICS,
     "`ExploiterCallback`": exploiters.METRICS,
     "`ExploitabilityCallback`": exploitability_callback.METRICS,
     "`WinRateEvalCallback`": evaluations.METRICS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +36,36 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 class ShareLines(PvpCallback):
-    """Appends a line about the model every so many CPU seconds, and saves it; what that takes does not count."""
+    """Appends a line about the model every so many CPU seconds, and saves it; what that takes does not count.
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], seconds: float, every: float) -> None:
+    Args:
+        folder: of the lines and the model.
+        about: its method and seed.
+        seconds: after which the training ends, with those of ``before``: the lines of this part.
+        every: so many seconds.
+    """
+
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], seconds: float, every: float, before: Sequence[Mapping[str, Any]]
+    ) -> None:
         super().__init__()
         self._folder, self._about, self._seconds, self._every = folder, dict(about), seconds, every
-        self._positions = read_positions()
-        self._spent, self._lines = 0.0, 0
-
-    def _init_callback(self) -> None:
-        self._resume_with_model("share_lines", "_spent", "_lines")
+        self._positions, self._lines = read_positions(), len(before)
+        self._spent, self._since = (before[-1]["cpu_s"] if before else 0.0), time.process_time()
 
     def _on_training_start(self) -> None:
         self._since = time.process_time()
-        if not self._lines:
+
+    def _on_rollout_start(self) -> None:
+        # Here, where a run can be resumed exactly.
+        if self._now() >= self._lines * self._every:
             self._write()
 
     def _on_step(self) -> bool:
         return self._now() < self._seconds
 
-    def _on_rollout_end(self) -> None:
-        if self._now() >= min(self._lines * self._every, self._seconds):
+    def _on_training_end(self) -> None:
+        if self._now() >= self._seconds:
             self._write()
 
     def _now(self) -> float:
@@ -65,7 +74,6 @@ class ShareLines(PvpCallback):
     def _write(self) -> None:
         self._spent, self._lines = self._now(), self._lines + 1
         line = {**self._about, "cpu_s": round(self._spent, 1), "steps": self.num_timesteps}
-        line |= {"positions": self.logger.name_to_value.get("expert/positions", 0)}
         line |= {"share": round(self._positions.share_best(self.model), 4)}
         with replacing(self._folder / _file(self._about)) as partial:
             self.model.save(partial)
@@ -84,7 +92,11 @@ def run_part(method: str, seed: int, minutes: float, every: float, folder: Path,
     callbacks: list[Any] = []
     if "search" in settings:
         callbacks.append(ExpertIterationCallback(**settings["search"] | changes, seed=seed))
-    callbacks.append(ShareLines(folder, about, minutes * 60, every))
+    lines = (folder / LINES).read_text().splitlines() if (folder / LINES).is_file() else []
+    before = [line for line in map(json.loads, lines) if about.items() <= line.items()]
+    if before and before[-1]["cpu_s"] >= minutes * 60:
+        return
+    callbacks.append(ShareLines(folder, about, minutes * 60, every, before))
     if (file := folder / _file(about)).is_file():
         model = PvpPPO.load(file, env, device="cpu")
     else:

@@ -14,7 +14,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.cli.app import main
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game
-from sb3_pvp.games.connect_four import CONNECT_FOUR
+from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFour, ConnectFourWorld
 from sb3_pvp.games.pettingzoo import PettingZooGame
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import OpponentChoice, kind_of, make_opponent, opponent_name
@@ -114,12 +114,20 @@ def test_games_in_which_a_search_would_cheat_are_refused(game: str, why: str) ->
         Search(find_game(game), ignorant, SearchSettings())
 
 
-def test_a_game_has_to_say_that_nothing_is_hidden_and_its_world_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+class _Uncopyable(ConnectFourWorld):
+    copy_fights = None  # type: ignore[assignment]
+
+
+class _UncopyableGame(ConnectFour):
+    def make_world(self, where: str, num_fights: int, seed: int, params: Any) -> ConnectFourWorld:
+        return _Uncopyable(num_fights, seed)
+
+
+def test_a_game_has_to_say_that_nothing_is_hidden_and_its_world_to_be_copied() -> None:
     with pytest.raises(ValueError, match="tictactoe_v3 cannot be searched: nothing may be hidden; .* = True in"):
         Search(PettingZooGame(tictactoe_v3.raw_env), ignorant, SearchSettings())
-    monkeypatch.delattr("sb3_pvp.game.arrays.ArrayWorld.copy_fights")
-    with pytest.raises(ValueError, match=r"ConnectFourWorld has no copy_fights\(\), see sb3_pvp.game.Copyable"):
-        Search(CONNECT_FOUR, ignorant, SearchSettings())
+    with pytest.raises(ValueError, match=r"_Uncopyable has no copy_fights\(\), see sb3_pvp.game.Copyable"):
+        Search(_UncopyableGame(), ignorant, SearchSettings())
 
 
 def test_from_observations_alone_it_cannot_play(fighter: Path) -> None:
