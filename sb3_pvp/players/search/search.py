@@ -124,7 +124,7 @@ class Search:
             nodes = trees.descend(tree, np.ascontiguousarray(plan[:, number]), noise)
             if (new := nodes[nodes != NONE]).size:
                 tree = self._played(tree, copies, new)
-        return self._results(tree, roots, edges, noise)
+        return self._results(tree, roots, noise)
 
     def _played(self, tree: Trees, copies: World, new: Ints) -> Trees:
         """Plays the moves that lead to new nodes, and passes up what the network says there."""
@@ -157,15 +157,15 @@ class Search:
         masks = copies.masks[nodes, seats]
         chances, values = self._network(copies.obs[nodes, seats], masks)
         room = len(tree.action) // tree.used.shape[1]
-        if tree.used[1].max() + masks.sum(1).max() > room:
-            tree = _with_room(tree, room * 2)
+        if (needed := tree.used[1].max() + masks.sum(1).max()) > room:
+            tree = _with_room(tree, max(room * 2, needed))
         trees.grow(tree, nodes, masks, chances, values)
         return tree
 
-    def _results(self, tree: Trees, roots: Ints, edges: list[Ints], noise: Floats) -> Searched:
+    def _results(self, tree: Trees, roots: Ints, noise: Floats) -> Searched:
         policy, best = np.zeros((len(roots), self._game.contract.num_flat_actions), np.float32), np.zeros_like(roots)
         value = np.zeros(len(roots), np.float32)
-        for row, (root, own) in enumerate(zip(roots.tolist(), edges, strict=True)):
+        for row, (root, own) in enumerate(zip(roots.tolist(), _edges(tree, roots), strict=True)):
             visits, improved = tree.visits[own], trees.completed(tree, root)
             weights = visits.astype(np.float32)
             order = visits + tree.prior[own]  # the prior decides between as many visits

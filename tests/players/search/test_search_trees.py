@@ -16,6 +16,7 @@ from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFourWorld
 from sb3_pvp.players.search.search import Search
 from sb3_pvp.players.search.settings import SearchSettings
+from sb3_pvp.players.search.trees import Trees
 from tests.players.search.small_networks import FastTicTacToe, Playouts, ignorant, losses_of, novice
 
 SELECTIONS = st.sampled_from(["puct", "gumbel"])
@@ -79,6 +80,15 @@ def test_what_is_found_depends_on_no_other_tree(plies: int, seed: int, selection
     search._most = 1  # one tree after another
     for first, second in zip(together, look(search, world, seed)[0], strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-5)
+
+
+def test_trees_that_need_more_room_than_was_thought_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, settings = at_random(6, 2), SearchSettings(simulations=60)
+    expected = look(Search(CONNECT_FOUR, ignorant, settings), world)[0]
+    empty = Trees.empty
+    monkeypatch.setattr(Trees, "empty", lambda trees, nodes, edges: empty(trees, nodes, 10))
+    found = look(Search(CONNECT_FOUR, ignorant, settings), world)[0]
+    assert all(np.array_equal(*each) for each in zip(found, expected, strict=True))
 
 
 def arrays(world: Any) -> dict[str, NDArray[Any]]:
