@@ -38,7 +38,7 @@ def bench_search(
     from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFourWorld
     from sb3_pvp.players.search.opponent import network_of
     from sb3_pvp.players.search.search import Search
-    from sb3_pvp.players.search.settings import SearchSettings
+    from sb3_pvp.players.search.search_settings import SearchSettings
     from sb3_pvp.policies import AutoregressivePolicy
 
     torch.set_num_threads(1)

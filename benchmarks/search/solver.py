@@ -6,7 +6,8 @@ bottom, of which the last one stays empty, so that no four in a row goes round a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -19,8 +20,12 @@ _BOTTOM = sum(1 << _HEIGHT * column for column in range(COLUMNS))
 _BOARD = _BOTTOM * ((1 << ROWS) - 1)
 _ORDER = np.array(sorted(range(COLUMNS), key=lambda column: abs(column - COLUMNS // 2)))
 _BITS = 22  #: Of the table's size.
-#: Not kept on disk: recursive functions that Numba reads from there crash.
-_compiled: Any = numba.njit(error_model="numpy")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _compiled(function: _Function) -> _Function:
+    # Not kept on disk: recursive functions that Numba reads from there crash.
+    return cast("_Function", numba.njit(error_model="numpy")(function))
 
 
 def solved(boards: NDArray[np.int64], movers: NDArray[np.int64]) -> NDArray[np.int8]:

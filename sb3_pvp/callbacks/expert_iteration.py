@@ -12,7 +12,7 @@ from torch.nn import functional
 from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.common.arguments import PositiveInt, Seed, checked
 from sb3_pvp.game import NUM_SEATS, Outcome, World, find_game
-from sb3_pvp.players.search.settings import SearchSettings
+from sb3_pvp.players.search.search_settings import SearchSettings
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy, shaped
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
 
@@ -141,8 +141,8 @@ class ExpertIterationCallback(PvpCallback):
         over = np.flatnonzero(world.outcome[:, 0])
         lengths = world.ticks[over].copy()
         for game in over.tolist():
-            for seat, seen in enumerate(self._running[game]):
-                self._kept += [(*each, _WORTH[world.outcome[game, seat]]) for each in seen]
+            for seat, moves in enumerate(self._running[game]):
+                self._kept += [(*each, _WORTH[world.outcome[game, seat]]) for each in moves]
             self._running[game] = [[], []]
         self._counts["games"] += over.size
         self._kept = self._kept[-self._window :]
@@ -159,10 +159,10 @@ class ExpertIterationCallback(PvpCallback):
         targets = np.zeros(masks.shape, np.float32)
         rows = np.repeat(np.arange(len(drawn)), [each.size for each in legal])
         masks[rows, np.concatenate(legal)], targets[rows, np.concatenate(legal)] = True, np.concatenate(weights)
-        seen = np.stack(given)
-        obs = policy.obs_to_tensor(shaped(policy.observation_space, {OBSERVATION: seen, ACTION_MASK: masks}))[0]
+        looks = np.stack(given)
+        obs = policy.obs_to_tensor(shaped(policy.observation_space, {OBSERVATION: looks, ACTION_MASK: masks}))[0]
         policy.set_training_mode(True)
-        nothing = th.zeros(len(seen), 1, dtype=th.int64, device=self.model.device)
+        nothing = th.zeros(len(looks), 1, dtype=th.int64, device=self.model.device)
         chances, values = policy.evaluate_entries(obs, nothing, masks)
         policy_loss = -(th.as_tensor(targets, device=chances.device) * chances.clamp(min=1e-8).log()).sum(1).mean()
         value_loss = functional.mse_loss(values.flatten(), th.as_tensor(np.array(worth), device=values.device))

@@ -26,7 +26,7 @@ from sb3_pvp.cli.usage import (
 )
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
 from sb3_pvp.game import HOME_GAME, find_game
-from sb3_pvp.players.search.settings import SEARCH_OF
+from sb3_pvp.players.search.search_settings import SEARCH_OF
 from sb3_pvp.policies.files.shipped import find_model, shipped_file
 
 #: Arguments of the environment that have their own option.

@@ -245,6 +245,7 @@ def _acting(model: Any, deterministic: bool, seeds: Sequence[int], by_rows: bool
         assert state is not None
         if hasattr(opponent, "watch"):
             env.fights.show_to(opponent)
+        actions: NDArray[np.int64]
         actions, following = opponent.predict(seen, state, starts, deterministic, np.asarray(masks, bool))
         state = state if following is None else following  # ``None``: of what has no memory
         return actions

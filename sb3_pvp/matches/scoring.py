@@ -22,7 +22,7 @@ from sb3_pvp.matches.evaluation import Score, evaluate_by_rows, num_processes
 from sb3_pvp.players.league import LEARNER, League, Player, player_of_file
 from sb3_pvp.players.league.league import PLAYERS, league_of
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, is_path, kind_of, opponent_name, playing_like
-from sb3_pvp.players.search.settings import read_search
+from sb3_pvp.players.search.search_settings import read_search
 from sb3_pvp.policies.acting import Opponent
 from sb3_pvp.policies.features import part_of
 from sb3_pvp.policies.files.model_files import game_of, load, load_opponent, model_opponent, steps_of

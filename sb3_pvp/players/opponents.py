@@ -17,7 +17,7 @@ from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import HOME_GAME, Game, find_game, game_and_contract
 from sb3_pvp.game.contract import Contract, ContractError
 from sb3_pvp.game.contract.turn import Turn
-from sb3_pvp.players.search.settings import SEARCH_OF, parameters_of, read_search
+from sb3_pvp.players.search.search_settings import SEARCH_OF, parameters_of, read_search
 from sb3_pvp.players.teams import TeamOpponent
 from sb3_pvp.policies.acting import Decision, Flags, Frames, Opponent
 from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file, shipped_names

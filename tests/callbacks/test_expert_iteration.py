@@ -14,7 +14,7 @@ from sb3_pvp.callbacks import ExpertIterationCallback
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.search.opponent import network_of
 from sb3_pvp.players.search.search import Search
-from sb3_pvp.players.search.settings import SearchSettings
+from sb3_pvp.players.search.search_settings import SearchSettings
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.callbacks.logged import remember
 from tests.players.search.small_networks import FastTicTacToe, losses_of

@@ -21,7 +21,7 @@ from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Ratings
-from sb3_pvp.players.search.settings import SEARCH_OF
+from sb3_pvp.players.search.search_settings import SEARCH_OF
 from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sb3_pvp.common.random_words import uniform, words_from_seeds
 from sb3_pvp.game import Game, World
 from sb3_pvp.players.search.search import Floats, Network, Search
-from sb3_pvp.players.search.settings import SearchSettings, parameters_of, read_search
+from sb3_pvp.players.search.search_settings import SearchSettings, parameters_of, read_search
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 
 _STREAM = 8  #: Of a fight's seed.
@@ -99,7 +99,7 @@ def load_searching(text: str, game: Game, safe: bool = False) -> SearchingOppone
     # Equal for equal files, and another one when the file has changed.
     acting = load_opponent(fighter, safe)
     acting.check(game.contract)
-    found = _searching(acting, fighter, game, settings, safe)
+    found = _searching(acting, fighter, game, settings, safe)  # type: ignore[arg-type]
     found.content_hash = acting.content_hash
     return found
 

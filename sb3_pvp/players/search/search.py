@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game import Copyable, Game, Outcome, World
 from sb3_pvp.players.search import trees
-from sb3_pvp.players.search.settings import SearchSettings
+from sb3_pvp.players.search.search_settings import SearchSettings
 from sb3_pvp.players.search.trees import NONE, Trees
 
 Floats = NDArray[np.float32]
@@ -36,7 +36,8 @@ class Searched(NamedTuple):
         sums, last = self.policy.cumsum(1), self.policy.shape[1] - 1
         drawn = (sums <= (chance * sums[:, -1])[:, np.newaxis]).sum(1)
         # Not beyond the last action that has any weight, whatever the sums were rounded to.
-        return np.minimum(drawn, last - (self.policy[:, ::-1] > 0).argmax(1))
+        actions: Ints = np.minimum(drawn, last - (self.policy[:, ::-1] > 0).argmax(1))
+        return actions
 
 
 def searchable_world(game: Game) -> World:
@@ -186,7 +187,7 @@ class Search:
 
 
 def _edges(tree: Trees, roots: Ints) -> list[Ints]:
-    return [np.arange(tree.first[root], tree.first[root] + tree.count[root]) for root in roots.tolist()]
+    return [np.arange(tree.first[root], tree.first[root] + tree.choices[root]) for root in roots.tolist()]
 
 
 def _with_room(tree: Trees, edges: int) -> Trees:

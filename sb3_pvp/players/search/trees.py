@@ -30,7 +30,7 @@ class Trees(NamedTuple):
 
     mover: Ints  #: The seat that moves at a node ``(T * N,)``; `NONE`: the game is over.
     first: Ints  #: The number of a node's first edge.
-    count: Ints  #: How many edges a node has.
+    choices: Ints  #: How many edges a node has.
     parent: Ints
     via: Ints  #: The edge that leads to a node.
     value: Floats  #: Of a node for the seat that moves, by the network; of an end for the first seat.
@@ -47,7 +47,7 @@ class Trees(NamedTuple):
         """Returns trees without nodes."""
         of_nodes = [np.full(trees * nodes, NONE) for _ in range(5)]
         of_edges = [np.zeros(trees * edges, kind) for kind in (int, np.float32, np.float32, int, np.float32, int)]
-        return cls(*of_nodes, np.zeros(trees * nodes, np.float32), *of_edges, np.zeros((2, trees), int))
+        return cls._make([*of_nodes, np.zeros(trees * nodes, np.float32), *of_edges, np.zeros((2, trees), int)])
 
 
 @compiled
@@ -66,7 +66,7 @@ def grow(trees: Trees, nodes: Ints, masks: NDArray[np.bool_], probabilities: Flo
                 trees.action[edge], trees.prior[edge], trees.logit[edge] = action, chance, np.log(chance)
                 trees.visits[edge], trees.total[edge], trees.child[edge] = 0, 0.0, NONE
                 edge += 1
-        trees.first[node], trees.count[node] = first, edge - first
+        trees.first[node], trees.choices[node] = first, edge - first
         trees.used[1, tree] += edge - first
         trees.value[node] = min(max(values[row], np.float32(-1)), np.float32(1))
 
@@ -101,7 +101,7 @@ def descend(trees: Trees, budget: Ints, noise: Floats) -> Ints:
                 continue
             new = tree * size + trees.used[0, tree]
             trees.used[0, tree] += 1
-            trees.child[edge], trees.parent[new], trees.via[new], trees.count[new] = new, node, edge, 0
+            trees.child[edge], trees.parent[new], trees.via[new], trees.choices[new] = new, node, edge, 0
             found[tree] = new
             break
     return found
@@ -125,7 +125,7 @@ def _pass_up(trees: Trees, node: int, value: float) -> None:
 
 @compiled
 def _by_puct(trees: Trees, node: int) -> int:
-    first, count = trees.first[node], trees.count[node]
+    first, count = trees.first[node], trees.choices[node]
     visits, total = 0, 0.0
     for edge in range(first, first + count):
         visits += trees.visits[edge]
@@ -138,7 +138,7 @@ def _by_puct(trees: Trees, node: int) -> int:
         score = value + EXPLORATION * trees.prior[edge] * np.sqrt(visits + 1.0) / (1 + own)
         if score > best:
             best, chosen = score, edge
-    return chosen
+    return int(chosen)
 
 
 @compiled
@@ -147,7 +147,7 @@ def completed(trees: Trees, node: int) -> Floats:
 
     Edges without visits count with the mean of the network's value and those of the edges that have some.
     """
-    first, count = trees.first[node], trees.count[node]
+    first, count = trees.first[node], trees.choices[node]
     visits, most, known, chances = 0, 0, 0.0, 0.0
     for edge in range(first, first + count):
         own = trees.visits[edge]
@@ -176,7 +176,7 @@ def _by_gumbel(trees: Trees, node: int, budget: int, noise: Floats) -> int:
         score = noise[number] + improved[number]
         if trees.visits[first + number] == budget and score > best:
             best, chosen = score, first + number
-    return chosen
+    return int(chosen)
 
 
 @compiled
@@ -192,4 +192,4 @@ def _by_completion(trees: Trees, node: int) -> int:
         score = chances[number] - trees.visits[first + number] / (1 + visits)
         if score > best:
             best, chosen = score, first + number
-    return chosen
+    return int(chosen)

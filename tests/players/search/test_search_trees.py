@@ -15,7 +15,7 @@ from sb3_pvp.game import find_game
 from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFourWorld
 from sb3_pvp.players.search.search import Search
-from sb3_pvp.players.search.settings import SearchSettings
+from sb3_pvp.players.search.search_settings import SearchSettings
 from sb3_pvp.players.search.trees import Trees
 from tests.players.search.small_networks import FastTicTacToe, Playouts, ignorant, losses_of, novice
 

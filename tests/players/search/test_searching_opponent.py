@@ -20,7 +20,7 @@ from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import OpponentChoice, kind_of, make_opponent, opponent_name
 from sb3_pvp.players.search.opponent import SearchingOpponent
 from sb3_pvp.players.search.search import Search
-from sb3_pvp.players.search.settings import SearchSettings, read_search
+from sb3_pvp.players.search.search_settings import SearchSettings, read_search
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.players.search.small_networks import ignorant
 

@@ -24,7 +24,7 @@ from sb3_pvp.matches.play import PlannedFight, PlayedFight, Referee, play_fights
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import OpponentChoice, playing_like
 from sb3_pvp.players.pool import Members
-from sb3_pvp.players.search.settings import SEARCH_OF, read_search
+from sb3_pvp.players.search.search_settings import SEARCH_OF, read_search
 from sb3_pvp.policies.acting import Decision
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.shipped import find_model

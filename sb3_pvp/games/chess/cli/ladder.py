@@ -15,7 +15,7 @@ from sb3_pvp.games.chess.notation import Opening, name_opening, openings, write_
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.league.bradley_terry import Interval, fit_bradley_terry
 from sb3_pvp.players.league.payoff import Counts, Payoff
-from sb3_pvp.players.search.settings import SEARCH_OF, parameters_of, read_search
+from sb3_pvp.players.search.search_settings import SEARCH_OF, parameters_of, read_search
 from sb3_pvp.policies.files.shipped import find_model
 
 #: From the weakest to the strongest. With the higher ratings an engine needs more nodes to be as strong as they say.

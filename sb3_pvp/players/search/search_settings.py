@@ -15,11 +15,11 @@ class SearchSettings(BaseModel):
     """How to search; raises `ValueError` for numbers out of range."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    simulations: int = Field(100, ge=1, le=1_000_000)  #: Positions that are looked at before a move.
+    simulations: int = Field(default=100, ge=1, le=1_000_000)  #: Positions that are looked at before a move.
     #: As in AlphaZero; or ``"gumbel"``, which halves the candidates again and again (Danihelka et al. 2022), and learns
     #: from few simulations.
     selection: Literal["puct", "gumbel"] = "puct"
-    considered: int = Field(16, ge=1, le=1_000_000)  #: The candidates that ``"gumbel"`` begins with.
+    considered: int = Field(default=16, ge=1, le=1_000_000)  #: The candidates that ``"gumbel"`` begins with.
     noisy: bool = False  #: Whether the priors of ``"puct"`` are mixed with noise, as in training.
 
 
