@@ -119,7 +119,7 @@ class Scheduled:
 def trained_rollouts(model: BaseAlgorithm) -> int:
     """Returns the number of rollouts that the model was trained on, which is the time of schedules."""
     # Stock SB3 algorithms add n_epochs to _n_updates for every rollout, and save this counter with the model.
-    epochs = getattr(model, "_n_updates", 0) // getattr(model, "n_epochs", 1)
+    epochs = getattr(model, "_n_updates", 0) // max(getattr(model, "n_epochs", 1), 1)
     return int(getattr(model, "trained_rollouts", epochs))
 
 
