@@ -42,17 +42,19 @@ def score_model(
     safe: bool = False,
     jobs: int | None = None,
     opponent_deterministic: bool | None = None,
+    average: bool = False,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
 
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
     ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
+    With ``average`` the averaged policy fights.
 
     Returns the score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is
     ``None`` if the opponent is no model; and a note about the start, see `trained_start`.
     """
-    model = load(path := find_model(path), safe=safe)
+    model = load(path := find_model(path), safe=safe, average=average)
     played = _played_game(model, path, game)
     opponent = env_kwargs.get("opponent", WORLD_BOT)
     opponent = _read_safely(opponent, played) if safe else opponent
@@ -83,7 +85,7 @@ def score_model(
 
     processes = num_processes(jobs, episodes, settings.world)
     # Workers read the file themselves: a model is far more to pickle, and not every algorithm's can be.
-    load_model = partial(load, path, safe=safe) if processes > 1 else lambda: model
+    load_model = partial(load, path, safe=safe, average=average) if processes > 1 else lambda: model
     rows = min(_PARALLEL_FIGHTS, episodes)
     with watch(processes) as advance:
         score = evaluate_by_rows(load_model, make_env, episodes, rows, seed, deterministic, processes, advance)

@@ -166,14 +166,15 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self._forget_tables)
+        self.optimizer.register_step_post_hook(self.forget_tables)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restores the hook, which optimisers lose when they are copied or pickled."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.optimizer.register_step_post_hook(self._forget_tables)
+        self.optimizer.register_step_post_hook(self.forget_tables)
 
-    def _forget_tables(self, *_: object) -> None:
+    def forget_tables(self, *_: object) -> None:
+        """Lets what `act` has precomputed from the weights be computed again, after these have been replaced."""
         # A hook, because fused optimisers do not bump the version counters that tables are compared by.
         self.action_dist.built_from = ()
 
@@ -349,7 +350,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             self.observation_normalizer.update()
             self.heads.normalizer.update()
             # Needed for optimisers without our hook, such as one that a user has put in place.
-            self._forget_tables()
+            self.forget_tables()
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:

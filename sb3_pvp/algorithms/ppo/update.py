@@ -16,6 +16,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
 
+from sb3_pvp.algorithms.ppo.average import WeightAverage
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 from sb3_pvp.policies.networks import FP32, learning_in
 
@@ -138,6 +139,7 @@ class PpoUpdate:
     gradient_accumulation_steps: int
     target_kl: float | None
     precision: str = FP32
+    average: WeightAverage | None = None  #: Follows the weights.
 
     def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
@@ -179,6 +181,8 @@ class PpoUpdate:
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
                     log.grad_norms.append(th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
                     self.policy.optimizer.step()
+                    if self.average is not None:
+                        self.average.update(parameters)
                     self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log
