@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -41,6 +40,7 @@ from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
 from sb3_pvp.algorithms.ppo.average import EMA_DECAY, WeightAverage
 from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
+from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
@@ -55,24 +55,13 @@ from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
-from sb3_pvp.policies.networks import check_precision, resolve_precision
+from sb3_pvp.policies.networks import check_precision, resolve_precision, threads
 
 Self = TypeVar("Self", bound="PvpPPO")
 
 #: Up to this width, synchronising threads takes longer than computing a layer.
 MAX_WIDTH_FOR_ONE_THREAD = 256
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Lets PyTorch compute with so many threads."""
-    before = th.get_num_threads()
-    th.set_num_threads(number)
-    try:
-        yield
-    finally:
-        th.set_num_threads(before)
 
 
 class PvpPPO(MaskablePPO):
@@ -109,6 +98,10 @@ class PvpPPO(MaskablePPO):
         eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
         ema_decay: keep an exponential moving average of the weights, of about ``1 / (1 - ema_decay)`` steps of the
             optimiser, see `average`; training itself stays the same, to the bit.
+        magnet: pull the policy towards another one, see `sb3_pvp.algorithms.ppo.magnet`: ``"uniform"``, ``"ema"``, the
+            averaged policy, or the file or name of a fighter. Needs an `AutoregressivePolicy`.
+        magnet_coef: weight in the loss of the KL divergence from the magnet, of all heads; may also be a function of
+            the remaining progress, as SB3's ``clip_range``, or ``"lin_0.1"``, which falls from 0.1 to 0.
         kwargs: other arguments of MaskablePPO.
 
     Raises:
@@ -123,6 +116,7 @@ class PvpPPO(MaskablePPO):
     _whole_buffer: Any = None
     #: The averaged policy, with ``ema_decay``; it is saved with the model, see `load`.
     average: WeightAverage | None = None
+    pull: Magnet | None = None  #: What ``magnet`` names, while learning.
     #: Makes what runs the actors; not saved.
     fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
@@ -145,6 +139,8 @@ class PvpPPO(MaskablePPO):
         synchronous: bool = False,
         eps_greedy: float | dict[str, Any] | Schedule = 0.0,
         ema_decay: float | None = None,
+        magnet: str | Path | None = None,
+        magnet_coef: float | str | dict[str, Any] | Schedule | Callable[[float], float] = 0.0,
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -157,6 +153,7 @@ class PvpPPO(MaskablePPO):
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.eps_greedy: Any = eps_greedy
         self.normalize_reward, self.ema_decay = normalize_reward, ema_decay
+        self.magnet, self.magnet_coef = magnet if magnet is None else str(magnet), magnet_coef
         self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
@@ -184,7 +181,7 @@ class PvpPPO(MaskablePPO):
             elif name not in self.schedules:
                 setattr(self, name, value_at(name, given))
         self._apply_schedules(self.trained_rollouts)
-        with _threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
+        with threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
             super()._setup_model()
         self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
@@ -217,7 +214,7 @@ class PvpPPO(MaskablePPO):
         AT_LEAST_0.check(total_timesteps=total_timesteps)
         widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
         is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
-        with _threads(1 if is_small else th.get_num_threads()):
+        with threads(1 if is_small else th.get_num_threads()):
             return super().learn(total_timesteps, *args, **kwargs)
 
     def _setup_learn(
@@ -231,6 +228,7 @@ class PvpPPO(MaskablePPO):
         """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
+        self.pull = make_magnet(self.magnet, self.policy, self.average)
         normalizer = self.get_vec_normalize_env()
         if normalizer and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
@@ -365,8 +363,8 @@ class PvpPPO(MaskablePPO):
         if given != self.precision and self.verbose:
             print(f"Learning with precision {self.precision}")
         numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
-        for name in ("clip_range", "clip_range_vf"):
-            if numbers[name] is not None:
+        for name in ("clip_range", "clip_range_vf", "magnet_coef"):
+            if callable(numbers[name]):
                 numbers[name] = numbers[name](self._current_progress_remaining)
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
@@ -404,7 +402,7 @@ class PvpPPO(MaskablePPO):
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
         of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts", "average")
-        return [*super()._excluded_save_params(), *of_process]
+        return [*super()._excluded_save_params(), *of_process, "pull"]
 
     @classmethod
     def load(

@@ -132,9 +132,9 @@ def save(
 ) -> None:
     """Writes the zip file of a model atomically, with its `packed` state and, if it has them, description and average.
 
-    ``exclude`` and what ``save_as_sb3`` gets are arguments of SB3's ``save``; without the ``training_state`` there is no
-    average either. ``describe`` raises `ValueError` for a model that has no plain description, and so cannot be loaded
-    without unpickling.
+    ``exclude`` and what ``save_as_sb3`` gets are arguments of SB3's ``save``; without the ``training_state`` there is
+    no average either. ``describe`` raises `ValueError` for a model that has no plain description, and so cannot be
+    loaded without unpickling.
     """
     exclude, pending = set(exclude or ()), model.training_state
     average = None if "training_state" in exclude else getattr(model, "average", None)
