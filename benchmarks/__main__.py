@@ -33,6 +33,7 @@ from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
+from benchmarks.yardsticks.commands import yardsticks
 from sb3_pvp.cli.usage import run_app
 
 app = typer.Typer(add_completion=False, help="Measure speed, what faults do, and learning.", rich_markup_mode=None)
@@ -61,6 +62,7 @@ app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(yardsticks, name="yardsticks")
 app.add_typer(team_play, name="team_play")
 app.add_typer(dreamer_proofs, name="dreamer_proofs")
 app.add_typer(dreamer_fighters, name="dreamer_fighters")
