@@ -40,7 +40,7 @@ from sb3_pvp.players.opponents import (
     playing_like,
 )
 from sb3_pvp.policies.files.model_files import save_weights
-from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"
@@ -346,6 +346,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _is_league_player(opponent: str | Path) -> bool:
     """Whether this is ``"best"`` or a player's name, such as ``"main@0"``, rather than a bot or a model's path."""
-    return isinstance(opponent, str) and (
-        opponent == BEST or ("@" in opponent and not opponent.endswith(MODEL_SUFFIXES))
-    )
+    if not isinstance(opponent, str) or opponent.endswith(MODEL_SUFFIXES):
+        return False
+    return opponent == BEST or ("@" in opponent and shipped_file(opponent) is None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
@@ -37,6 +37,7 @@ class Game(Protocol):
     params: type[BaseModel] | None = None  #: The reset parameters, by alias. ``None``: only the world checks them.
     max_episode_ticks: int | None = None  #: Ticks after which environments truncate a fight, unless told otherwise.
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
+    builds: Sequence[str] = ()  #: What this parameter may be.
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` if ``where`` is not a valid place for a world. Must be fast: it creates nothing."""
