@@ -64,7 +64,8 @@ def _game(teacher: Any, random: np.random.Generator) -> NDArray[np.int16]:
 
     world: Any = find_game("ChessPvP-v0").make_world("sim", 1, 0, {"white": "first"})
     world.reset()
-    opening, plies = int(random.integers(_OPENING + 1)), []
+    plies: list[tuple[int, int]] = []
+    opening = int(random.integers(_OPENING + 1))
     while not world.outcome.any() and len(plies) < _MOST_PLIES:
         position = world.positions[0].copy()
         legal = legal_by_name(position)
