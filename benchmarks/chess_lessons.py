@@ -103,6 +103,8 @@ def learn(
     minutes: Annotated[float, typer.Option(min=0.1, help="CPU minutes of this part.")] = 30,
     learning_rate: float = 2e-3,
     batch_size: int = 512,
+    game: Annotated[str, typer.Option(help="ChessPixelsPvP-v0: from pictures.")] = "ChessPvP-v0",
+    masked: Annotated[bool, typer.Option(help="Whether the mask says in training what is legal.")] = True,
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Train a policy and its critic on the games of an engine, one thread."""
@@ -114,27 +116,27 @@ def learn(
         everything = read_games(games)
     held = max(1, int(_HELD_OUT * len(everything)))
     lessons, exam = everything[:-held], everything[-held:]
-    model, done = _model(out, seed)
-    policy, start, updates = model.policy, time.process_time(), 0
+    model, done = _model(out, seed, game)
+    policy, start = model.policy, time.process_time()
     if done >= samples:
         raise Refusal(f"{out} has learnt from {done:,} positions: give more --samples")
     while done < samples and time.process_time() < start + 60 * minutes:
         rate = learning_rate * max(0.02, 1 - done / samples)
         for group in policy.optimizer.param_groups:
             group["lr"] = rate
-        block = _block(lessons, np.random.default_rng((seed, done)))
+        block = _block(lessons, game, np.random.default_rng((seed, done)))
         order = np.random.default_rng((seed, done, 1)).permutation(len(block[0]))
         policy.set_training_mode(True)
         for rows in np.split(order, range(batch_size, len(order), batch_size)):
             obs, masks, choices, worth = (each[rows] for each in block)
-            tensors = policy.obs_to_tensor({"observation": obs, "action_mask": masks})[0]
-            values, log_chances, _ = policy.evaluate_actions(tensors, th.as_tensor(choices)[:, None], masks)
+            allowed = masks if masked else np.ones_like(masks)
+            tensors = policy.obs_to_tensor({"observation": obs, "action_mask": allowed})[0]
+            values, log_chances, _ = policy.evaluate_actions(tensors, th.as_tensor(choices)[:, None], allowed)
             loss = -log_chances.mean() + 0.5 * functional.mse_loss(values.flatten(), th.as_tensor(worth))
             policy.optimizer.zero_grad()
             loss.backward()
             th.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
             policy.optimizer.step()
-            updates += 1
         policy.set_training_mode(False)
         done += len(order)
         model.num_timesteps = done
@@ -144,36 +146,38 @@ def learn(
         _measure(out, model, exam)
 
 
-def _model(out: Path, seed: int) -> tuple[Any, int]:
+def _model(out: Path, seed: int, game: str) -> tuple[Any, int]:
     """Returns the model of a folder and from how many positions it has learnt; a new one if there is none."""
+    from stable_baselines3.common.torch_layers import NatureCNN
+
     from sb3_pvp import PvpPPO
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.policies import AutoregressivePolicy
     from sb3_pvp.policies.planes import ResidualPlanes
 
-    env = PvpVecEnv(2, game="ChessPvP-v0", opponent="self")
+    env = PvpVecEnv(2, game=game, opponent="self")
     if (out / "model.zip").exists():
         model = PvpPPO.load(out / "model.zip", env=env, device="cpu")
         return model, model.num_timesteps
     out.mkdir(parents=True, exist_ok=True)
-    network = {"features_extractor_class": ResidualPlanes, "features_extractor_kwargs": NETWORK}
-    kwargs: dict[str, Any] = {**network, "net_arch": [], "autoregressive": False}
+    kwargs: dict[str, Any] = {"net_arch": [], "autoregressive": False, "features_extractor_class": NatureCNN}
+    if game == "ChessPvP-v0":
+        kwargs |= {"features_extractor_class": ResidualPlanes, "features_extractor_kwargs": NETWORK}
     return PvpPPO(AutoregressivePolicy, env, policy_kwargs=kwargs, seed=seed, device="cpu", normalize_reward=False), 0
 
 
-Block = tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64], NDArray[np.float32]]
+Block = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int64], NDArray[np.float32]]
 
 
-def _block(games: Games, random: np.random.Generator) -> Block:
-    """Plays games again beside each other, each from a ply by chance; returns planes, masks, choices and results.
+def _block(games: Games, game: str, random: np.random.Generator) -> Block:
+    """Plays games again beside each other, each from a ply by chance; returns what is seen, masks, choices and results.
 
     A board goes on with another game when its own is over.
     """
     from sb3_pvp.game import find_game
-    from sb3_pvp.games.chess.layout import CONTRACT
     from sb3_pvp.games.chess.rules import BLACK
 
-    world: Any = find_game("ChessPvP-v0").make_world("sim", _BOARDS, 0, {"white": "first"})
+    world: Any = find_game(game).make_world("sim", _BOARDS, 0, {"white": "first"})
     world.reset()
     current = [games[each] for each in random.integers(len(games), size=_BOARDS)]
     ply, boards = np.zeros(_BOARDS, np.int64), np.arange(_BOARDS)
@@ -201,7 +205,7 @@ def _block(games: Games, random: np.random.Generator) -> Block:
         ply[over] = 0
         world.reset(over)
     obs, masks, choices, worth = (np.concatenate(each) for each in zip(*seen, strict=True))
-    return obs.reshape(-1, *CONTRACT.shape), masks, choices, worth
+    return obs.reshape(-1, *world.contract.shape), masks, choices, worth
 
 
 def _measure(out: Path, model: Any, exam: Games) -> None:
@@ -209,15 +213,21 @@ def _measure(out: Path, model: Any, exam: Games) -> None:
     import torch as th
 
     policy = model.policy
-    obs, masks, choices, worth = (each[::4] for each in _block(exam, np.random.default_rng(0)))
+    obs, masks, choices, worth = (each[::4] for each in _block(exam, model.game, np.random.default_rng(0)))
+
+    def choices_with(allowed: NDArray[Any]) -> tuple[NDArray[np.int64], Any, Any]:
+        tensors = policy.obs_to_tensor({"observation": obs, "action_mask": allowed})[0]
+        chosen = policy.get_distribution(tensors, allowed).get_actions(deterministic=True).flatten().numpy()
+        return chosen, *policy.evaluate_actions(tensors, th.as_tensor(choices)[:, None], allowed)[:2]
+
     with th.no_grad():
-        tensors = policy.obs_to_tensor({"observation": obs, "action_mask": masks})[0]
-        chosen = policy.get_distribution(tensors, masks).get_actions(deterministic=True).flatten().numpy()
-        values, log_chances, _ = policy.evaluate_actions(tensors, th.as_tensor(choices)[:, None], masks)
+        chosen, values, log_chances = choices_with(masks)
+        free = choices_with(np.ones_like(masks))[0]
     line = {
         "samples": model.num_timesteps,
         "cpu_s": round(time.process_time()),
         "agreement": float((chosen == choices).mean()),
+        "legal": float(masks[range(len(masks)), free].mean()),  # of what it would do without the mask
         "log_loss": -float(log_chances.mean()),
         "value_error": float(np.square(values.flatten().numpy() - worth).mean()),
         "results_error": float(np.square(worth - worth.mean()).mean()),  # of whoever expects the mean

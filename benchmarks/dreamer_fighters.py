@@ -131,6 +131,7 @@ def learner(name: str, seed: int, folder: Path) -> BaseAlgorithm:
     """Returns the algorithm of a trial: a new one, or as it was saved."""
     from sb3_pvp import DreamerV3, PvpPPO
     from sb3_pvp.envs import PvpVecEnv
+    from sb3_pvp.policies import AutoregressivePolicy
 
     trial, saved = TRIALS[name], folder / f"{name}-{seed}" / "model.zip"
     env = PvpVecEnv(trial.fights, game="NhEnv", opponent="baseline", seed=1000 * seed, **FIGHTS)
@@ -141,7 +142,7 @@ def learner(name: str, seed: int, folder: Path) -> BaseAlgorithm:
     saved.parent.mkdir(parents=True, exist_ok=True)
     given: dict[str, Any] = {"seed": seed, "device": "cpu"}
     if trial.is_ppo:
-        return PvpPPO("AutoregressivePolicy", env, **given, **PPO | trial.settings)
+        return PvpPPO(AutoregressivePolicy, env, **given, **PPO | trial.settings)
     given["replay_folder"] = str(saved.parent / "replay")
     return DreamerV3("MultiInputPolicy", env, **given, **DREAMER | trial.settings)
 
