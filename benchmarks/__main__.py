@@ -10,6 +10,7 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.chess import bench_chess
+from benchmarks.chess_lessons import chess_lessons
 from benchmarks.distributed import bench_distributed
 from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_fighters import dreamer_fighters
@@ -60,6 +61,7 @@ app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
+app.add_typer(chess_lessons, name="chess_lessons")
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
 app.add_typer(yardsticks, name="yardsticks")
