@@ -10,6 +10,7 @@ from benchmarks.acting import bench_acting
 from benchmarks.actors import bench_actors, bench_actors_learning
 from benchmarks.arena import bench_arena
 from benchmarks.chess import bench_chess
+from benchmarks.chess_lessons import chess_lessons
 from benchmarks.distributed import bench_distributed
 from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_fighters import dreamer_fighters
@@ -34,6 +35,7 @@ from benchmarks.train import bench_train
 from benchmarks.unity_soccer import bench_unity_soccer
 from benchmarks.walks import bench_walks
 from benchmarks.world import bench_world
+from benchmarks.yardsticks.commands import yardsticks
 from sb3_pvp.cli.usage import run_app
 
 app = typer.Typer(add_completion=False, help="Measure speed, what faults do, and learning.", rich_markup_mode=None)
@@ -60,8 +62,10 @@ app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)
 app.command("unity_soccer")(bench_unity_soccer)
+app.add_typer(chess_lessons, name="chess_lessons")
 app.add_typer(learning_curves, name="learning_curves")
 app.add_typer(recipes, name="recipes")
+app.add_typer(yardsticks, name="yardsticks")
 app.add_typer(team_play, name="team_play")
 app.add_typer(dreamer_proofs, name="dreamer_proofs")
 app.add_typer(search, name="search")

@@ -12,7 +12,7 @@ _BOT = "the bot (`baseline`)"
 
 def card_text(name: str, card: Card) -> str:
     """Returns the card as a Markdown page."""
-    parts = (_head(name, card), _fights(card), _exploitability(card), _behaviour(card), _curve(card))
+    parts = (_head(name, card), _fights(card), _exploitability(card), _each_build(card), _behaviour(card), _curve(card))
     return "\n".join(chain.from_iterable(parts))
 
 
@@ -51,6 +51,21 @@ def _exploitability(card: Card) -> Iterator[str]:
         for each in measured.responses
     ]
     yield from _table(["Start", "Seed", "Steps", "Wins"], rows)
+
+
+def _each_build(card: Card) -> Iterator[str]:
+    if not card.each_build:
+        return
+    text = "Each build with responses of its own: how often the best of them wins there."
+    yield from _section("How exploitable it is in each build", text)
+    rows = []
+    for build, measured in card.each_build.items():
+        best = max(measured.responses, key=lambda each: each.win_rate)
+        wins = f"{best.win_rate:.1%} ({_interval(best.ci95)})"
+        rows.append(
+            [build, wins, f"{measured.lower_bound:.1%}", best.start, f"{best.steps:,}", str(len(measured.responses))]
+        )
+    yield from _table(["Build", "Wins", "At least", "Start", "Steps", "Responses"], rows)
 
 
 def _behaviour(card: Card) -> Iterator[str]:

@@ -16,6 +16,7 @@ from sb3_contrib import MaskablePPO
 
 from benchmarks.card_text import card_text
 from sb3_pvp.callbacks.exploiters.best_response import FIGURES
+from sb3_pvp.callbacks.exploiters.each_build import FIGURES as EACH_BUILD
 from sb3_pvp.cli.usage import Jobs, Seed, use_one_thread, watched
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.atomic_files import write_atomically
@@ -27,7 +28,15 @@ from sb3_pvp.matches.scoring import score_model
 from sb3_pvp.players.opponents import make_opponent
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import game_of, load
-from sb3_pvp.policies.files.shipped import SUFFIX, Card, find_model, shipped_folder, shipped_names
+from sb3_pvp.policies.files.shipped import (
+    SUFFIX,
+    Card,
+    find_model,
+    shipped_card,
+    shipped_folder,
+    shipped_names,
+    shipped_version,
+)
 
 _NUM_ENVS = 64
 _MAX_POINTS = 20  #: Of a learning curve.
@@ -51,11 +60,15 @@ def model_card(
     name: Annotated[str, typer.Argument(help="The fighter's name.")],
     train: Annotated[Path, typer.Option(help="JSON of what only its trainer knows: see `Card`.", dir_okay=False)],
     model: Annotated[Path | None, typer.Option(help="Model to export to this name first.")] = None,
+    new_version: Annotated[bool, typer.Option("--new-version", help="Keep the one before as NAME@VERSION.")] = False,
     run: Annotated[Path | None, typer.Option(help="Run folder, for the learning curve.", file_okay=False)] = None,
     rival: Annotated[
         list[Path] | None, typer.Option(help="Model that does not ship, to meet too; may be repeated.")
     ] = None,
     exploit: Annotated[list[Path] | None, typer.Option(help="Folder of sb3-pvp exploit; may be repeated.")] = None,
+    each_build: Annotated[
+        Path | None, typer.Option(help="Folder of sb3-pvp exploit --each-build.", file_okay=False)
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Fights against each opponent, all builds together.")] = 7000,
     behaviour: Annotated[int, typer.Option(min=1, help="Fights for the numbers of its behaviour.")] = 512,
     seed: Seed = 0,
@@ -70,6 +83,12 @@ def model_card(
     folder = shipped_folder()
     assert folder is not None, "a checkout has the folder models"
     file = folder / f"{name}{SUFFIX}"
+    if new_version and file.is_file():
+        before = shipped_version(name)
+        for each in (file, file.with_suffix(".json"), file.with_suffix(".md")):
+            each.rename(each.with_stem(f"{name}@{before}"))
+        kept = f"{name}@{before}"
+        write_atomically(folder / f"{kept}.md", card_text(kept, shipped_card(kept)) + "\n")
     if model is not None:
         export_fighter(load(find_model(model)), file, onnx=False)
     fighter = load(find_model(file), safe=True)
@@ -78,7 +97,10 @@ def model_card(
     facts |= {"game": game.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
     if run is not None:
         facts["curve"] = _curve(run)
-    facts["exploitability"] = [_exploitability(each) for each in exploit or ()]
+    facts["exploitability"] = [_exploitability(json.loads((f / FIGURES).read_text("utf-8"))) for f in exploit or ()]
+    if each_build is not None:
+        found = json.loads((each_build / EACH_BUILD).read_text("utf-8"))["builds"]
+        facts["each_build"] = {build: _exploitability(each) for build, each in found.items()}
     read_model(Card, facts, "fact")  # refuses what is wrong before the fights
     facts["fights"] = {each: _fights(file, each, episodes, seed, jobs) for each in _rivals(game) if each != name}
     facts["fights"] |= {each.stem: _fights(file, str(each), episodes, seed, jobs) for each in rival or ()}
@@ -149,9 +171,8 @@ def _curve(run: Path) -> list[tuple[int, float, float, float]]:
     return [(int(steps), round(center, 4), round(low, 4), round(high, 4)) for steps, center, low, high in points]
 
 
-def _exploitability(folder: Path) -> dict[str, Any]:
-    """Returns the results in a folder of ``sb3-pvp exploit``."""
-    found = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+def _exploitability(found: dict[str, Any]) -> dict[str, Any]:
+    """Returns the results in the figures of ``sb3-pvp exploit``."""
     responses = [
         {
             "start": each["start"],

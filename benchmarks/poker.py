@@ -1,4 +1,4 @@
-"""Two-player games of OpenSpiel, whose exploitability is known exactly: Kuhn and Leduc poker."""
+"""Two-player games of OpenSpiel, whose exploitability is known exactly: poker, liar's dice and Goofspiel."""
 
 from __future__ import annotations
 
@@ -60,6 +60,18 @@ class PokerWorld(ArrayWorld):
             self.report["payoff"][fight] = payoffs
             self.end(fight, *payoffs)
 
+    def get_state(self) -> dict[str, Any]:
+        """See `ArrayWorld.get_state`; the games by their actions and the cards that were dealt."""
+        return {**super().get_state(), "games": [state and state.history() for state in self._states]}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `ArrayWorld.set_state`."""
+        super().set_state(state)
+        for fight, history in enumerate(state["games"]):
+            self._states[fight] = None if history is None else self._rules.new_initial_state()
+            for action in history or ():
+                self._states[fight].apply_action(action)
+
     def _show(self, fight: int) -> None:
         state = self._states[fight]
         while state.is_chance_node():
@@ -73,10 +85,15 @@ class PokerWorld(ArrayWorld):
 
 
 class PokerGame(Game):
-    """A game of OpenSpiel by its name there, such as ``kuhn_poker``; its reward is the payoff."""
+    """A game of OpenSpiel by its name there, such as ``kuhn_poker``; its reward is the payoff.
 
-    def __init__(self, name: str) -> None:
-        self.name, self.rules, self.rewards = name, pyspiel.load_game(name), PayoffRewards()
+    ``rules`` is the game in OpenSpiel's words, by default its name; who moves at the same time, moves by turns unseen.
+    """
+
+    def __init__(self, name: str, rules: str | None = None) -> None:
+        self.name, self.rules, self.rewards = name, pyspiel.load_game(rules or name), PayoffRewards()
+        if self.rules.get_type().dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+            self.rules = pyspiel.convert_to_turn_based(self.rules)
         actions = [
             SubAction(f"action_{number}", f"Action {number}.") for number in range(self.rules.num_distinct_actions())
         ]
@@ -110,11 +127,8 @@ def _play(contract: Contract, at_random: bool, turn: Turn) -> None:
         turn.choose(name, is_chosen[:, number])
 
 
-def exact_exploitability(game: PokerGame, probabilities: Callable[[list[Any]], NDArray[np.float64]]) -> float:
-    """What best responses win on average over both sides, computed by OpenSpiel over the whole game tree.
-
-    ``probabilities``: those of all actions ``(N, actions)`` at these N states.
-    """
+def decisions(game: PokerGame) -> dict[str, Any]:
+    """Returns a state for each decision of the game, by what the player knows then."""
     states: dict[str, Any] = {}
     to_visit = [game.rules.new_initial_state()]
     while to_visit:
@@ -123,6 +137,15 @@ def exact_exploitability(game: PokerGame, probabilities: Callable[[list[Any]], N
             if not state.is_chance_node():
                 states.setdefault(state.information_state_string(), state)
             to_visit += [state.child(action) for action in state.legal_actions()]
+    return states
+
+
+def exact_exploitability(game: PokerGame, probabilities: Callable[[list[Any]], NDArray[np.float64]]) -> float:
+    """What best responses win on average over both sides, computed by OpenSpiel over the whole game tree.
+
+    ``probabilities``: those of all actions ``(N, actions)`` at these N states.
+    """
+    states = decisions(game)
     chances = probabilities(list(states.values()))
     table = {
         name: [(action, float(row[action])) for action in state.legal_actions()]
@@ -168,3 +191,13 @@ def kuhn_poker() -> PokerGame:
 def leduc_poker() -> PokerGame:
     """Leduc poker: six cards, two rounds (Southey et al. 2005). A uniform player is exploitable for 2.3736."""
     return PokerGame("leduc_poker")
+
+
+def liars_dice() -> PokerGame:
+    """Liar's dice: a die each, bids until one calls the other a liar. A uniform player is exploitable for 0.7807."""
+    return PokerGame("liars_dice")
+
+
+def goofspiel(cards: int) -> PokerGame:
+    """Goofspiel: so many cards each, to bid for prizes that fall in value; players see who has won, not the bids."""
+    return PokerGame(f"goofspiel_{cards}", f"goofspiel(num_cards={cards},imp_info=True,points_order=descending)")

@@ -34,6 +34,8 @@ observation, info = env.reset(seed=1)
 action, _ = fighter.predict(observation)
 ```
 
+`CHAMPION@1` is the first version of that fighter, whatever comes later; the name alone is the newest.
+
 A file that exists is taken before a fighter of that name, and so are the game's scripts as opponents. The files are
 [fighter files](fighter-files.md): loading them runs no code, and they are for inference, not for training on. They
 have no graphs; `sb3-pvp export NAME` writes a copy that has.
@@ -53,8 +55,8 @@ def render_page() -> str:
         card = shipped_card(name)
         bot = f"{card.fights['baseline'].win_rate:.1%}" if "baseline" in card.fights else ""
         bound = "" if card.lower_bound is None else f"{card.lower_bound:.1%}"
-        mark = " (marked)" if card.default else ""
-        link = f"[`{name}`](#{name}){mark}"
+        mark = " (marked)" if name == default_fighter(card.game) else ""
+        link = f"[`{name}`](#{name.replace('@', '')}){mark}"
         lines.append(f"| {link} | {card.game} | {card.steps:,} | {bot} | {bound} | {card.description} |")
     return "\n".join([*lines, *(f"\n{_section(name)}" for name in shipped_names())])
 

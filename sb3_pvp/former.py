@@ -122,7 +122,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "sb3_pvp.opponents.opponents": {
         "sb3_pvp.policies.files.model_files": ("ModelOpponent", "find_file", "load_opponent", "model_opponent"),
     },
-    "sb3_pvp.policies.learning_kernels": {"sb3_pvp.policies.heads": ("FlatLogits",)},
+    "sb3_pvp.policies.learning_kernels": {"sb3_pvp.policies.head_gradients": ("FlatLogits",)},
     "sb3_pvp.ppo.metrics": {"sb3_pvp.algorithms.ppo.update": ("record",)},
     "sb3_pvp.simple_game": {"sb3_pvp.game.metrics": ("Metric", "ReportMetrics", "Series", "Statistic", "Ticks")},
 }

@@ -40,3 +40,20 @@ def report(
         found = merged(json_file, [with_rating(read_run(run), league) for run in runs])
     draw(picture, found)
     typer.echo(table(found))
+
+
+@recipes.command("builds")
+def builds(
+    folder: Annotated[Path, typer.Argument(help="Of sb3-pvp exploit --each-build.", file_okay=False)],
+    most: Annotated[int, typer.Option(min=1, help="How often the most exploitable build is in the list.")] = 4,
+) -> None:
+    """Print builds for a recipe's randomBuildOptions: the more exploitable the fighter is in one, the more often."""
+    import json
+
+    from benchmarks.recipes.study import drawn_builds
+    from sb3_pvp.callbacks.exploiters.each_build import FIGURES
+
+    with refusals(about=f"{folder} has no figures of sb3-pvp exploit --each-build"):
+        figures = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+        found = drawn_builds({name: each["result"]["value"] for name, each in figures["builds"].items()}, most)
+    typer.echo(f"randomBuildOptions: [{', '.join(found)}]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, get_args
@@ -97,6 +97,17 @@ def add_to_league(folder: Path, runs: Iterable[Path]) -> None:
             shutil.copyfile(run / CHECKPOINT, partial)
         model: Any = load(run / CHECKPOINT)
         league.set_fights(model.game, model.reset_params)
+
+
+def drawn_builds(win_rates: Mapping[str, float], most: int) -> list[str]:
+    """Returns each build at least once, and the one in which the best response wins most ``most`` times.
+
+    The number of the others is in between by what their best responses win; who wins half of its fights or less has
+    found nothing.
+    """
+    excess = {build: max(rate - 0.5, 0.0) for build, rate in win_rates.items()}
+    highest = max(excess.values()) or 1.0
+    return [build for build, more in excess.items() for _ in range(1 + round((most - 1) * more / highest))]
 
 
 def with_rating(run: Trained, league: Path | None) -> Trained:

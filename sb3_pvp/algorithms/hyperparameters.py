@@ -16,6 +16,7 @@ from gymnasium import spaces
 from pydantic import Field, FiniteFloat
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
 from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE, Kind
@@ -62,13 +63,17 @@ RANGES: dict[str, Kind[Any]] = {
     "gradient_accumulation_steps": _POSITIVE,
     "max_grad_norm": _AT_LEAST_0,
     "eps_greedy": _SHARE,
+    "magnet_coef": _AT_LEAST_0,
 }
+#: Of these, what SB3 calls with the remaining progress may be a function, in YAML ``lin_0.1``.
+_OF_PROGRESS = ("learning_rate", "clip_range", "magnet_coef")
 
 
 def is_schedule(value: Any) -> bool:
     """Whether a hyperparameter is a schedule or the config of one.
 
-    A function is not: SB3 calls one given as ``learning_rate`` or ``clip_range`` with the remaining progress.
+    A function is not: SB3 calls one given as ``learning_rate`` or ``clip_range`` with the remaining progress, and so is
+    that of ``magnet_coef`` called.
     """
     return isinstance(value, (dict, Schedule))
 
@@ -85,7 +90,9 @@ def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
         value = schedule(trained_rollouts)
         if kind in (_COUNT, _POSITIVE) and isfinite(value):
             value = round(value)
-    elif given is None if name == "batch_size" else name in ("learning_rate", "clip_range") and callable(given):
+    elif name == "magnet_coef" and isinstance(given, str) and _LINEAR.fullmatch(given):
+        return LinearSchedule(float(given.removeprefix("lin_")), 0.0, 1.0)  # as rl-zoo3 does for its own
+    elif given is None if name == "batch_size" else name in _OF_PROGRESS and callable(given):
         return given
     return kind.read(name, value)
 
@@ -100,7 +107,7 @@ def check_settings(hyperparams: Mapping[str, Any]) -> None:
     """Checks what does not depend on algorithm or environment: values, the policy and callbacks (`ValueError`)."""
     for name in RANGES.keys() & hyperparams.keys():
         value = hyperparams[name]
-        if name in ("learning_rate", "clip_range") and isinstance(value, str) and _LINEAR.fullmatch(value):
+        if name in _OF_PROGRESS and isinstance(value, str) and _LINEAR.fullmatch(value):
             continue
         value_at(name, value)
     AT_LEAST_1.read("n_timesteps", hyperparams.get("n_timesteps", 1), " (in YAML, !!float 1e6)")

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -39,7 +40,7 @@ from sb3_pvp.players.opponents import (
     playing_like,
 )
 from sb3_pvp.policies.files.model_files import save_weights
-from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, shipped_file
 
 #: The opponent's name for the strongest player in the league at the time of an evaluation.
 BEST = "best"
@@ -54,13 +55,17 @@ _STATISTICS = {
     "mean_episode_length": "Mean length of a fight, in ticks.",
     "broken_fights": "Fights that were broken off; they count in no other metric.",
 }
-METRICS = {
-    f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _STATISTICS.items()
-} | {
-    "eval/elo": "Elo rating of the learner, given `ratings` of opponents.",
-    "eval/elo_low": "Lower end of the 95 % interval of this rating.",
-    "eval/elo_high": "Upper end of the 95 % interval of this rating.",
+_RATING = {
+    "elo": "Elo rating of the learner, given `ratings` of opponents.",
+    "elo_low": "Lower end of the 95 % interval of this rating.",
+    "elo_high": "Upper end of the 95 % interval of this rating.",
 }
+_AVERAGE = "average_"  #: In front of names, where the averaged policy is evaluated.
+METRICS = (
+    {f"eval/{{opponent}}/{name}": f"{text[:-1]}, against this opponent." for name, text in _STATISTICS.items()}
+    | {f"eval/{name}": text for name, text in _RATING.items()}
+    | {f"eval/{_AVERAGE}{name}": f"{text[:-1]}, of the averaged policy." for name, text in _RATING.items()}
+)
 _COLUMNS = ("steps", "rollouts", "opponent", "player", "fights", *_STATISTICS)
 #: A separate environment for evaluation, or its differences from the training environment.
 EvaluationEnv = SkipValidation[VecEnv | Mapping[str, Any] | None]
@@ -118,6 +123,8 @@ class WinRateEvalCallback(base.PvpCallback):
             in the embedded world. ``win_rates.csv`` has the steps of the evaluated model.
         ratings: fixed Elo ratings of some of the opponents, such as ``{"scripted": 1510}``: the learner's own among
             them is logged as ``eval/elo``, the Bradley-Terry rating that fits the fights of an evaluation best.
+        average: evaluate the averaged policy, which a `PvpPPO` with ``ema_decay`` has; logged as
+            ``eval/average_{opponent}/...`` and in ``average_win_rates.csv``. To see both, take this callback twice.
     """
 
     @checked
@@ -134,8 +141,10 @@ class WinRateEvalCallback(base.PvpCallback):
         background: Background = "auto",
         opponent_deterministic: Flag | None = None,
         ratings: OptionalMapping = None,
+        average: Flag = False,
     ) -> None:
         super().__init__(verbose)
+        self._prefix = _AVERAGE if average else ""
         self._eval_freq, self._n_eval_episodes = eval_freq, n_eval_episodes
         self._fights, self._background = EvaluationFights(env, n_envs), background
         if background is True and isinstance(env, VecEnv):
@@ -147,7 +156,9 @@ class WinRateEvalCallback(base.PvpCallback):
             raise ValueError(f"opponents must be names of bots, paths of models, or 'best', got {opponents!r}")
         names = base.unique_names(listed, [opponent_name(opponent) for opponent in listed])
         #: Names of opponents in tags.
-        self._labels = {each: re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)}
+        self._labels = {
+            each: self._prefix + re.sub(r"\W+", "_", name) for each, name in zip(listed, names, strict=True)
+        }
         require_all_known("opponent with a rating", ratings or (), [*map(str, listed)])
         rated = {each: (ratings or {}).get(str(each)) for each in listed}
         #: Ratings of opponents that have one, by their names in tags.
@@ -161,11 +172,13 @@ class WinRateEvalCallback(base.PvpCallback):
 
     def _init_callback(self) -> None:
         self._rollout, self._pending = _NONE, None
-        self._path = base.path_in_run(self.model, None, "win_rates.csv")
+        if self._prefix and getattr(self.model, "average", None) is None:
+            raise ValueError("there is no averaged policy to evaluate: train a PvpPPO with ema_decay, such as 0.999")
+        self._path = base.path_in_run(self.model, None, f"{self._prefix}win_rates.csv")
         base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_league_player, self._labels)):
             self._league = base.shared_league(self.model, self._directory)
-        self._resume_with_model("win_rates")
+        self._resume_with_model(f"{self._prefix}win_rates")
 
     def _on_rollout_start(self) -> None:
         self._rollout = base.trained_rollouts(self.model)
@@ -208,13 +221,19 @@ class WinRateEvalCallback(base.PvpCallback):
                 settings = self.training_env.get_attr("settings", indices=[0])[0]
                 for choice in {id(each): each for each in plan.choices}.values():
                     make_opponent(choice.opponent, settings.world_contract, settings.game)
-            save_weights(model, content := BytesIO())
+            with self._evaluated():
+                save_weights(model, content := BytesIO())
             self._start(replace(plan, weights=content.getvalue()), arguments)
         else:
             show = ProgressLines(f"evaluating after {plan.steps} steps", len(plan.choices)).show
-            with waiting():
+            with waiting(), self._evaluated():
                 played = self._fights.play(model, plan.choices, plan.deterministic, plan.seed, show)
             self._record(plan, played)
+
+    def _evaluated(self) -> AbstractContextManager[None]:
+        """Within it, the model's policy is the one to evaluate."""
+        average = cast("Any", self.model).average if self._prefix else None
+        return nullcontext() if average is None else cast("AbstractContextManager[None]", average.in_place())
 
     def _plan(self) -> Evaluation:
         """Returns fights against all opponents that exist now."""
@@ -290,7 +309,7 @@ class WinRateEvalCallback(base.PvpCallback):
             anchors = {Player(label): rating for label, rating in self._ratings.items()}
             found = fit_bradley_terry(payoff, anchors=anchors).intervals()[own]
             for name, value in zip(("elo", "elo_low", "elo_high"), found, strict=True):
-                self.logger.record(f"eval/{name}", value, exclude=() if name == "elo" else "stdout")
+                self.logger.record(f"eval/{self._prefix}{name}", value, exclude=() if name == "elo" else "stdout")
 
     def _resolve(self, opponent: str | Path) -> OpponentChoice | None:
         """Returns the opponent to play against now; ``None`` for a player that is not in the league (yet)."""
@@ -327,6 +346,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _is_league_player(opponent: str | Path) -> bool:
     """Whether this is ``"best"`` or a player's name, such as ``"main@0"``, rather than a bot or a model's path."""
-    return isinstance(opponent, str) and (
-        opponent == BEST or ("@" in opponent and not opponent.endswith(MODEL_SUFFIXES))
-    )
+    if not isinstance(opponent, str) or opponent.endswith(MODEL_SUFFIXES):
+        return False
+    return opponent == BEST or ("@" in opponent and shipped_file(opponent) is None)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.cli.usage import GameName, complete_model
+from sb3_pvp.cli.usage import Average, GameName, complete_model
 from sb3_pvp.common.errors import Refusal, command_line
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
@@ -48,6 +48,7 @@ def export(
         str | None,
         typer.Option(help="For --mlagents: how many numbers each sensor has; default: as the game names them."),
     ] = None,
+    average: Average = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
@@ -67,14 +68,14 @@ def export(
     if sensors is not None and not (mlagents and re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", sensors)):
         raise Refusal("--sensors is for --mlagents, and takes their sizes, such as 264,72")
     if path.suffix == GRAPH:
-        read_model, sizes = load(source), None if sensors is None else [*map(int, sensors.split(","))]
+        read_model, sizes = load(source, average=average), None if sensors is None else [*map(int, sensors.split(","))]
         size = export_unity(read_model, path, agent, sizes) if mlagents else export_graph(read_model, path, agent)
         figures = {"file": str(path), "bytes": size, "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
     if agent is not None:
         raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(source), path, onnx=not no_onnx and _can_have_graphs())
+    export_fighter(load(source, average=average), path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}

@@ -11,6 +11,7 @@ import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
 from sb3_pvp.cli.usage import (
+    Average,
     GameName,
     Jobs,
     Opponent,
@@ -57,6 +58,7 @@ def evaluate(
         ),
     ] = None,
     safe: Annotated[bool, typer.Option("--safe", help="Unpickle nothing: the files need not be trusted.")] = False,
+    average: Average = False,
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,15 +79,17 @@ def evaluate(
     if reset_params is not None:
         arguments["reset_params"] = json_object(reset_params, "--reset-params")
     arguments |= {"opponent": opponent, "world": world}
-    given = not stochastic, game, build, safe, jobs, opponent_deterministic
+    given = not stochastic, game, build, safe, jobs, opponent_deterministic, average
     score, fights, note = score_model(model, episodes, seed, watched(episodes), *given, **arguments)
     groups = dict(sorted(score.groups.items()))
     is_name = str(model).startswith(SEARCH_OF) or shipped_file(model)
     name = str(model if is_name else find_model(model))
     figures = {"model": name, "opponent": opponent, "deterministic": not stochastic, **fights, **score.as_dict()}
+    figures |= {"average": True} if average else {}
     figures["groups"] = {name: group.as_dict() for name, group in groups.items()}
     builds = [f"  {name}: {group}" for name, group in groups.items() if len(groups) > 1]
-    text = [f"{model} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
+    who = f"the averaged policy of {model}" if average else model
+    text = [f"{who} against {opponent}: {score}", f"fights of {_describe(fights, note, stochastic)}", *builds]
     print_result(figures, "\n".join([*text, _other_mode(stochastic, "--stochastic")]), as_json)
 
 

@@ -62,6 +62,7 @@ complete_opponent, complete_preset, complete_game = completing(_opponents), comp
 _GAME = typer.Option("--game", help="Game: a name or module:object.", autocompletion=complete_game)
 _OPPONENT = "Opponent: baseline, a fighter or script, a model's file, league:DIR or mcts:FILE?simulations=100."
 
+Average = Annotated[bool, typer.Option("--average", help="The averaged policy of a training with ema_decay.")]
 GameName = Annotated[str | None, _GAME]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores, if the fights take long.")]
 JobsFolder = Annotated[Path, typer.Option("--jobs-dir", help="Folder of the jobs.", file_okay=False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ class Game(Protocol):
     #: Whether players move in turns and both see all there is: only then may a search look ahead in copies of a world.
     perfect_information: bool = False
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
+    builds: Sequence[str] = ()  #: What this parameter may be.
 
     def check_place(self, where: str) -> None:
         """Raises `ValueError` if ``where`` is not a valid place for a world. Must be fast: it creates nothing."""

@@ -23,6 +23,7 @@ from sb3_pvp.matches.play import PARALLEL, PlannedFight, play_fights
 from sb3_pvp.players.league import League, MatchRecord, Payoff, Player, informative_pairs
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice, opponent_name, opponent_names
 from sb3_pvp.policies.files.model_files import game_of, load, named_game
+from sb3_pvp.policies.files.shipped import shipped_file
 
 FIGHTS_PER_PAIR = 16  #: Fights of a pair that `rate` chooses.
 ONE_SIDED = 200  #: After this many wins, or losses, without exception, a player is out of reach of its partners.
@@ -59,6 +60,8 @@ def check_players(league: League, players: Collection[Player], game: Game | None
             opponent_name(opponent)  # raises for parameters of a search that make no sense
             continue
         if player.step is not None:
+            if shipped_file(str(player)) is not None:  # a version of it
+                continue
             raise ValueError(f"{player} has no model in {league.folder}: there is no file {league.path(player)}")
         if game is not None and player.name in game.scripts:
             continue

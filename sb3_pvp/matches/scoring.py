@@ -44,6 +44,7 @@ def score_model(
     safe: bool = False,
     jobs: int | None = None,
     opponent_deterministic: bool | None = None,
+    average: bool = False,
     **env_kwargs: Any,
 ) -> tuple[Score, dict[str, Any], str]:
     """Evaluates the model of a file in a `PvpVecEnv`, by default with the game and settings of its training.
@@ -51,13 +52,16 @@ def score_model(
     It searches if ``path`` is ``mcts:`` and a file, see `sb3_pvp.players.search`.
     ``safe`` unpickles nothing, neither from this file nor from the opponent's. For ``jobs`` see `num_processes`, for
     ``watch`` `Watch`. An opponent that is a model acts like this one, unless ``opponent_deterministic`` is given.
+    With ``average`` the averaged policy fights.
 
     Returns the score; the ``game``, as ``start`` its reset parameters, and ``opponent_deterministic``, which is
     ``None`` if the opponent is no model; and a note about the start, see `trained_start`.
     """
     named = str(path)
     searches = kind_of(named) == "search"
-    model = load(path := find_model(read_search(named)[0] if searches else path), safe=safe)
+    if searches and average:
+        raise Refusal("a search is led by the policy itself: leave --average or mcts: out")
+    model = load(path := find_model(read_search(named)[0] if searches else path), safe=safe, average=average)
     played = _played_game(model, path, game)
     opponent = env_kwargs.get("opponent", WORLD_BOT)
     opponent = _read_safely(opponent, played) if safe else opponent
@@ -88,7 +92,8 @@ def score_model(
 
     processes = num_processes(jobs, episodes, settings.world)
     # Workers read the file themselves: a model is far more to pickle, and not every algorithm's can be.
-    load_model: Callable[[], Any] = partial(load, path, safe=safe) if processes > 1 else lambda: model
+    loading = partial(load, path, safe=safe, average=average)
+    load_model: Callable[[], Any] = loading if processes > 1 else lambda: model
     if searches:
         load_model = partial(_searching, named, played, safe)
         load_model()  # raises errors before any process starts

@@ -166,14 +166,15 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-        self.optimizer.register_step_post_hook(self._forget_tables)
+        self.optimizer.register_step_post_hook(self.forget_tables)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restores the hook, which optimisers lose when they are copied or pickled."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.optimizer.register_step_post_hook(self._forget_tables)
+        self.optimizer.register_step_post_hook(self.forget_tables)
 
-    def _forget_tables(self, *_: object) -> None:
+    def forget_tables(self, *_: object) -> None:
+        """Lets what `act` has precomputed from the weights be computed again, after these have been replaced."""
         # A hook, because fused optimisers do not bump the version counters that tables are compared by.
         self.action_dist.built_from = ()
 
@@ -256,22 +257,33 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
         Both are conditional on the given actions of earlier heads (training.md §3.7).
         """
-        return self.evaluate_features(self.features(obs), actions, self._masks(obs, action_masks))
+        found = self.evaluate_features(self.features(obs), actions, self._masks(obs, action_masks))
+        values, log_probs, entropies = found
+        return values, log_probs, entropies
 
     def evaluate_features(
-        self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor
-    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool."""
+        self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor, magnet: th.Tensor | None = None
+    ) -> tuple[th.Tensor, ...]:
+        """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool.
+
+        With ``magnet``, the `logits` of another policy, it also returns the KL divergences from it ``(batch, heads)``.
+        """
         joint = actions.long().reshape(len(features), -1)
         # The trunk is passed on, not its output: on the CPU the heads decide which rows need it.
-        log_probs, entropies = self.heads(features, masks, joint, self._actor_latent)
+        log_probs, entropies, *divergences = self.heads(features, masks, joint, self._actor_latent, magnet)
         values = self._values(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
             # The first rollout only collects statistics (training.md §5). MaskablePPO calls backward() regardless, so
             # the results stay attached to the graph, with gradients of zero.
             zero = 0.0 * self.value_net.bias.sum()
-            return values.detach() + zero, log_probs.detach() + zero, entropies.detach() + zero
-        return values, log_probs, entropies
+            return tuple(part.detach() + zero for part in (values, log_probs, entropies, *divergences))
+        return values, log_probs, entropies, *divergences
+
+    def logits(self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Returns flat logits ``(batch, A)``, given earlier actions, for normalised features; without gradients."""
+        joint = actions.long().reshape(len(features), -1)
+        found: th.Tensor = self.heads.logits(features, masks, joint, self._actor_latent)
+        return found
 
     def log_prob(self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> th.Tensor:
         """Returns the log-probabilities ``(batch,)`` of actions for normalised features, without values."""
@@ -356,7 +368,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             self.observation_normalizer.update()
             self.heads.normalizer.update()
             # Needed for optimisers without our hook, such as one that a user has put in place.
-            self._forget_tables()
+            self.forget_tables()
         super().set_training_mode(mode)
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:

@@ -19,7 +19,6 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from sb3_pvp.game.contract import DependencyTables
 from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, in_float32, make_network
@@ -168,19 +167,35 @@ class AutoregressiveHeads(nn.Module):
         self.group_modules, self.direct = nn.ModuleList(self.groups), JointLogits(direct, total, rules, visible)
 
     def forward(
-        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
-    ) -> tuple[th.Tensor, th.Tensor]:
+        self,
+        inputs: th.Tensor,
+        masks: th.Tensor,
+        actions: th.Tensor,
+        trunk: Trunk = NO_TRUNK,
+        magnet: th.Tensor | None = None,
+    ) -> tuple[th.Tensor, ...]:
         """Returns log-probabilities and entropies ``(batch, heads)`` of each head, given the actions before it.
 
-        ``inputs`` are those of ``trunk``, by default the trunk's output ``(batch, num_inputs)``; masks are bool
-        ``(batch, A)``, actions int ``(batch, heads)``."""
-        return self._evaluate(inputs, masks, actions, trunk, compiled=inputs.is_cpu)
+        With ``magnet``, the `logits` of another policy, also the KL divergences from it. ``inputs`` are those of
+        ``trunk``, by default the trunk's output ``(batch, num_inputs)``; masks are bool ``(batch, A)``, actions int
+        ``(batch, heads)``."""
+        return self._evaluate(inputs, masks, actions, trunk, magnet, compiled=inputs.is_cpu)
 
     def reference(
-        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
-    ) -> tuple[th.Tensor, th.Tensor]:
+        self,
+        inputs: th.Tensor,
+        masks: th.Tensor,
+        actions: th.Tensor,
+        trunk: Trunk = NO_TRUNK,
+        magnet: th.Tensor | None = None,
+    ) -> tuple[th.Tensor, ...]:
         """Does the same as `forward`, on any device as `forward` does it on a GPU."""
-        return self._evaluate(inputs, masks, actions, trunk, compiled=False)
+        return self._evaluate(inputs, masks, actions, trunk, magnet, compiled=False)
+
+    @th.no_grad()
+    def logits(self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK) -> th.Tensor:
+        """Returns flat logits ``(batch, A)``, see `forward`; they mean something where a head has a choice."""
+        return self._logits(inputs, masks, actions, trunk, compiled=inputs.is_cpu)[0]
 
     def probabilities(
         self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk = NO_TRUNK
@@ -221,19 +236,33 @@ class AutoregressiveHeads(nn.Module):
             inputs = slice(None)
 
     def _evaluate(
-        self, inputs: th.Tensor, masks: th.Tensor, actions: th.Tensor, trunk: Trunk, compiled: bool
-    ) -> tuple[th.Tensor, th.Tensor]:
+        self,
+        inputs: th.Tensor,
+        masks: th.Tensor,
+        actions: th.Tensor,
+        trunk: Trunk,
+        magnet: th.Tensor | None,
+        compiled: bool,
+    ) -> tuple[th.Tensor, ...]:
         """Returns the results of `forward`."""
         logits, legal = self._logits(inputs, masks, actions, trunk, compiled)
         if compiled:
             from sb3_pvp.policies.kernels import Conditionals  # Numba takes long to import
 
             given = logits, legal, actions, self.rules.offsets, IMPOSSIBLE
-            results: tuple[th.Tensor, th.Tensor] = Conditionals.apply(*given)  # type: ignore[no-untyped-call]
-            return results
+            results: tuple[th.Tensor, ...] = Conditionals.apply(*given)  # type: ignore[no-untyped-call]
+            if magnet is None:
+                return results
+            from sb3_pvp.policies.head_gradients import Divergences
+
+            given = logits, magnet, legal, self.rules.offsets, IMPOSSIBLE
+            return *results, Divergences.apply(*given)  # type: ignore[no-untyped-call]
         # Their sum over heads is the log-probability of the joint action; entropies are logged head by head.
         log_probs = self._conditionals(logits, legal)
-        return log_probs.gather(2, actions[:, :, None]).squeeze(2), -(log_probs.exp() * log_probs).sum(2)
+        results = log_probs.gather(2, actions[:, :, None]).squeeze(2), -(log_probs.exp() * log_probs).sum(2)
+        if magnet is None:
+            return results
+        return *results, (log_probs.exp() * (log_probs - self._conditionals(magnet, legal))).sum(2)
 
     def _conditionals(self, logits: th.Tensor, legal: th.Tensor) -> th.Tensor:
         """Returns log-probabilities ``(batch, heads, widest head)`` for flat logits and legal entries ``(batch, A)``.
@@ -365,6 +394,7 @@ class HeadGroup(nn.Module):
         """Does the same on the CPU for some rows of each head, ``rows_of`` all heads: int ``(rows of the head,)``.
 
         The logits of other rows are 0."""
+        from sb3_pvp.policies.head_gradients import FlatLogits
         from sb3_pvp.policies.kernels import HeadInputs  # Numba takes long to import
 
         rows = [rows_of[head] for head in self.heads]
@@ -418,34 +448,3 @@ class JointLogits(nn.Module):
         if len(self.entries) == self.num_flat:
             return logits
         return logits.new_zeros(len(logits), self.num_flat).index_copy(1, self.entries, logits)
-
-
-class FlatLogits(th.autograd.Function):
-    """Flat logits ``(batch, A)`` from those of some heads, each on some rows; 0 elsewhere. Dense: `HeadGroup.forward`.
-
-    The arguments are the size of the batch, where heads begin, int ``(heads + 1,)``, the heads, the rows of each, int
-    ``(rows of the head,)``, and the logits of each ``(rows of the head, widest head)``.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, batch: int, offsets: th.Tensor, heads: Sequence[int], rows: Sequence[th.Tensor], *logits: th.Tensor
-    ) -> th.Tensor:
-        # In place: `index_copy` would make a copy of the whole batch for each head, and another one for its gradient.
-        ends = offsets.tolist()
-        ctx.places = [(ends[head], ends[head + 1], own.numpy()) for head, own in zip(heads, rows, strict=True)]
-        flat = np.zeros((batch, ends[-1]), np.float32)
-        for (start, stop, own), part in zip(ctx.places, logits, strict=True):
-            flat[own, start:stop] = part.detach().numpy()[:, : stop - start]
-        ctx.width = logits[0].shape[1]
-        return th.from_numpy(flat)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: th.Tensor) -> tuple[th.Tensor | None, ...]:
-        flat, parts = gradient.numpy(), []
-        for start, stop, rows in ctx.places:
-            part = np.zeros((len(rows), ctx.width), np.float32)
-            part[:, : stop - start] = flat[rows, start:stop]
-            parts.append(th.from_numpy(part))
-        return None, None, None, None, *parts

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -267,6 +267,17 @@ def bf16_speedup(num_outputs: int, num_inputs: int, device: th.device, rows: int
                 th.nn.functional.linear(inputs, weight)[0, 0].item()  # waits for a GPU
             times.append(time.perf_counter() - started)
     return min(seconds[FP32]) / min(seconds[BF16])
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Lets PyTorch compute with so many threads."""
+    before = th.get_num_threads()
+    th.set_num_threads(number)
+    try:
+        yield
+    finally:
+        th.set_num_threads(before)
 
 
 def learning_in(precision: str, device: th.device) -> AbstractContextManager[Any]:

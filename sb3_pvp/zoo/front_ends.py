@@ -254,7 +254,9 @@ def _stock_parser(name: str) -> ArgumentParser:
 
 def _parse_training(arguments: list[str]) -> Namespace:
     """Parses and checks rl-zoo3's options of ``train`` together with ours."""
+    from rl_zoo3 import ALGOS
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
+    from sb3_contrib import MaskablePPO
 
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
     from sb3_pvp.zoo.runs.resume import NEWEST, model_of_run
@@ -305,7 +307,9 @@ def _parse_training(arguments: list[str]) -> Namespace:
     if given.distribute is not None:
         _require_packages("ray", "ray")
     _check(given)
-    if given.optimize_hyperparameters and given.algo not in {ALGO, *HYPERPARAMS_SAMPLER}:
+    if given.optimize_hyperparameters and not (
+        given.algo in HYPERPARAMS_SAMPLER or issubclass(ALGOS[given.algo], MaskablePPO)
+    ):
         raise Refusal(f"-optimize has no search space for --algo {given.algo}")
     if given.changed and not given.resume:
         raise Refusal("--changed is for --resume: without it, a new run begins with any hyperparameters")

@@ -225,6 +225,22 @@ def test_a_graph_needs_a_gpu() -> None:
         model.learn(60)
 
 
+def test_the_weight_of_the_entropy_is_a_schedule_over_rollouts(tmp_path: Path) -> None:
+    falls = {"type": "linear", "initial_value": 0.03, "final_value": 0.01, "change_over_time_steps": 2}
+    model = dreamer(DummyVecEnv([Counting]), rollout_steps=16, ent_coef=falls)
+    found = []
+    for _ in range(4):
+        model.learn(16, reset_num_timesteps=False)
+        found.append(model.settings.ent_coef)
+        model.save(tmp_path / "model.zip")
+        assert DreamerV3.load(tmp_path / "model.zip").ent_coef == falls
+    assert found == pytest.approx([0.02, 0.01, 0.01, 0.01])
+    with pytest.raises(ValueError, match="ent_coef must be a number of at least 0"):
+        dreamer(DummyVecEnv([Counting]), ent_coef=-1)
+    with pytest.raises(ValueError, match="give a number, not a schedule"):
+        dreamer(DummyVecEnv([Counting]), ent_coef=falls, cuda_graph=True)
+
+
 def test_half_precision_learns() -> None:
     model = dreamer(make_vec_env("CartPole-v1", 2, seed=0), precision="bf16").learn(60)
     assert model.n_updates > 3 and all(weights.isfinite().all() for weights in model.policy.state_dict().values())

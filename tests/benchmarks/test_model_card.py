@@ -40,7 +40,9 @@ def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
     result = {"value": 0.5, "low": 0.4, "high": 0.6}
     found = {"start": "warm", "seed": 1, "result": result, "curve": [{"steps": 64}]}
     (responses / "exploitability.json").write_text(json.dumps({"lower_bound": 0.4, "responses": [found]}))
-    assert run(folder, "--exploit", str(responses)) == 0
+    builds = {"builds": {"MED": {"lower_bound": 0.4, "responses": [found]}}}
+    (responses / "each-build.json").write_text(json.dumps(builds))
+    assert run(folder, "--exploit", str(responses), "--each-build", str(responses)) == 0
     card = shipped.shipped_card("small")
     assert (card.description, card.game, card.lower_bound) == ("Small", "NhEnv", 0.4)
     assert {name: fights.episodes for name, fights in card.fights.items()} == dict.fromkeys(
@@ -50,6 +52,7 @@ def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
     assert "special attacks chosen, per fight" in card.behaviour["itself"]
     text = (folder / "models" / "small.md").read_text()
     assert text == card_text("small", card) + "\n" and "| warm | 1 | 64 | 50.0% (40.0 to 60.0) |" in text
+    assert "| MED | 50.0% (40.0 to 60.0) | 40.0% | warm | 64 | 1 |" in text
 
 
 def test_it_meets_models_that_do_not_ship(folder: Path) -> None:
@@ -64,3 +67,15 @@ def test_wrong_facts_are_refused_before_any_fight(folder: Path, capsys: pytest.C
     (folder / "train.json").write_text(json.dumps({**FACTS, "descripton": "Small"}))
     assert run(folder) == 2
     assert "unknown fact 'descripton' (did you mean 'description'?)" in capsys.readouterr().err
+
+
+def test_a_new_version_keeps_the_one_before(folder: Path) -> None:
+    assert run(folder) == 0
+    before = (folder / "models" / "small.fighter").read_bytes()
+    assert run(folder, "--new-version") == 0
+    assert (folder / "models" / "small@1.fighter").read_bytes() == before
+    assert (shipped.shipped_version("small"), shipped.shipped_version("small@1")) == (2, 1)
+    assert "small@1" in shipped.shipped_card("small").fights
+    assert (folder / "models" / "small@1.md").read_text() == card_text(
+        "small@1", shipped.shipped_card("small@1")
+    ) + "\n"

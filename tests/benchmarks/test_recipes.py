@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.learning_curves.records import Evaluation, append_evaluation, fix_settings
 from benchmarks.learning_curves.run import CHECKPOINT
 from benchmarks.recipes import study
@@ -77,3 +78,23 @@ def test_each_recipe_is_a_preset(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(ROOT)
     hyperparams = find_preset(str(path)).hyperparams()
     assert {"n_envs", "ent_coef", "callback"} <= hyperparams.keys()
+
+
+def test_builds_are_drawn_by_what_best_responses_win(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = {"PURE": 0.8, "ZERKER": 0.65, "MED": 0.5, "MAXED": 0.3}
+    assert study.drawn_builds(rates, 5) == [*["PURE"] * 5, *["ZERKER"] * 3, "MED", "MAXED"]
+    assert study.drawn_builds({"PURE": 0.4, "MED": 0.5}, 5) == ["PURE", "MED"]
+    figures = {"builds": {name: {"result": {"value": rate}} for name, rate in rates.items()}}
+    (tmp_path / "each-build.json").write_text(json.dumps(figures))
+    with pytest.raises(SystemExit, match="0"):
+        main(["recipes", "builds", str(tmp_path), "--most", "3"])
+    assert capsys.readouterr().out == "randomBuildOptions: [PURE, PURE, PURE, ZERKER, ZERKER, MED, MAXED]\n"
+    with pytest.raises(SystemExit, match="2"):
+        main(["recipes", "builds", str(tmp_path / "nowhere")])
+
+
+def test_a_build_may_be_listed_more_than_once() -> None:
+    env = NhVecEnv(64, reset_params={"randomizeBuild": True, "randomBuildOptions": ["PURE", "PURE", "PURE", "MED"]})
+    env.reset()
+    found = [str(info["build"]) for info in env.reset_infos]
+    assert {*found} == {"PURE", "MED"} and found.count("PURE") > 36

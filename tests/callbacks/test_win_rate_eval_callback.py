@@ -158,3 +158,28 @@ def test_the_nearest_opponent_is_named(tmp_path: Path) -> None:
     model = new_model(tmp_path, NhVecEnv(8, max_episode_ticks=20))
     with pytest.raises(ValueError, match="unknown opponent 'basline'.*did you mean 'baseline'"):
         model.learn(ROLLOUT, callback=WinRateEvalCallback("basline"))
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_the_averaged_policy_is_evaluated_beside_the_policy(tmp_path: Path, background: bool) -> None:
+    """A policy that learns to hit is compared with an average that has hardly moved from the first weights."""
+    env = chosen_duels(8) if not background else NhVecEnv(8, seed=0)
+    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
+    model = PvpPPO("MultiInputPolicy", env, device="cpu", seed=1, ema_decay=0.999, **settings)
+    model.run_folder, memory = tmp_path, remember(model)
+    given: dict[str, Any] = {"eval_freq": 2, "n_eval_episodes": 10, "background": background}
+    given |= {"opponents": "baseline"} if background else {"opponents": "noop", "env": evaluation_env()}
+    own, averaged = WinRateEvalCallback(**given), WinRateEvalCallback(**given, average=True)
+    model.learn(2 * ROLLOUT, callback=[own, averaged])
+    name = str(given["opponents"])
+    assert {row["opponent"] for row in rows_of(tmp_path)} == {name}
+    average_rows = [*csv.DictReader((tmp_path / "average_win_rates.csv").read_text().splitlines())]
+    assert {row["opponent"] for row in average_rows} == {f"average_{name}"}
+    tags = {tag for dump in memory.dumps for tag in dump if tag.startswith("eval/")}
+    assert {f"eval/{name}/win_rate", f"eval/average_{name}/win_rate"} <= tags
+    assert all(map(is_documented, [*tags, "eval/average_elo"]))
+
+
+def test_without_an_average_there_is_none_to_evaluate(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no averaged policy to evaluate: train a PvpPPO with ema_decay"):
+        new_model(tmp_path).learn(ROLLOUT, callback=WinRateEvalCallback(env=evaluation_env(), average=True))

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -69,7 +70,7 @@ def test_the_list_and_a_card(folder: Path, capsys: pytest.CaptureFixture[str]) -
     (folder / "villain.json").write_text(json.dumps({**CARD, "default": False}))
     try:
         text = run(capsys, "models")
-        assert re.search(r"^hero +NhEnv +2 +25.0% +0.1 MB +A fighter for tests$", text, re.M)
+        assert re.search(r"^hero +1 +NhEnv +2 +25.0% +0.1 MB +A fighter for tests$", text, re.M)
         found = json.loads(run(capsys, "models", "--json"))["models"]
     finally:
         (folder / "villain.json").unlink()
@@ -142,3 +143,57 @@ def test_without_fighters_nothing_is_refused(
     monkeypatch.setattr(shipped, "shipped_folder", lambda: None)
     assert "no fighters ship" in run(capsys, "models")
     assert shipped.default_fighter("NhEnv") is None and shipped.shipped_file("hero") is None
+
+
+@pytest.fixture
+def renewed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which another ``hero`` has come, and the first one is kept."""
+    newer = tmp_path / "renewed"
+    shutil.copytree(folder, newer)
+    for suffix in (".fighter", ".json", ".md"):
+        (newer / f"hero{suffix}").rename(newer / f"hero@1{suffix}")
+    model = sb3_pvp.PvpPPO(AutoregressivePolicy, NhVecEnv(1), n_steps=2, batch_size=2, policy_kwargs={"net_arch": [4]})
+    export_fighter(model, newer / "hero.fighter", onnx=False)
+    for name in ("hero", "villain"):
+        (newer / f"{name}.json").write_text(json.dumps({**CARD, "default": name == "hero"}))
+    monkeypatch.setattr(shipped, "shipped_folder", lambda: newer)
+    return newer
+
+
+def test_a_version_is_the_same_file_whatever_comes_later(folder: Path, request: pytest.FixtureRequest) -> None:
+    assert shipped.shipped_file("hero@1") == folder / "hero.fighter"
+    before = sb3_pvp.load("hero@1", safe=True).policy_kwargs
+    newer = request.getfixturevalue("renewed")
+    assert sb3_pvp.load("hero@1", safe=True).policy_kwargs == before
+    assert sb3_pvp.load("hero").policy_kwargs == sb3_pvp.load("hero@2").policy_kwargs != before
+    assert shipped.shipped_file("hero@1") == newer / "hero@1.fighter"
+    assert [shipped.shipped_version(name) for name in ("hero", "hero@1", "villain")] == [2, 1, 1]
+    assert shipped.default_fighter("NhEnv") == "hero"
+    assert [shipped.shipped_file(name) for name in ("nobody@1", "runs/hero@9", "hero@one")] == [None] * 3
+
+
+def test_a_version_stands_wherever_a_name_does(renewed: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = NhVecEnv(2, opponent="hero@1")
+    env.reset()
+    assert env.reset_infos[0]["opponent"] == "hero@1"
+    assert WinRateEvalCallback(["hero", "hero@1"])._labels == {"hero": "hero", "hero@1": "hero_1"}
+    (choice,) = SelfPlayCallback(target=1, targets=["hero@1"], directory=str(place))._targets.choices
+    assert choice.label == "hero@1"
+    check_players(League(place / "league"), [Player("hero", 1), Player("hero", 2)])
+    assert BestResponses("hero@1", place / "exploit", steps=64, seeds=1).name == "hero@1"
+    told = json.loads(run(capsys, "models", "--json"))["models"][:2]
+    assert [(each["name"], each["version"]) for each in told] == [("hero", 2), ("hero@1", 1)]
+    assert json.loads(run(capsys, "models", "hero@1", "--json"))["version"] == 1
+    given = "--opponent", "hero@1", "--episodes", "2", "--json"
+    assert json.loads(run(capsys, "evaluate", "hero@2", *given))["opponent"] == "hero@1"
+
+
+def test_a_version_that_does_not_exist_is_one_line(renewed: Path, place: Path, capsys: Any) -> None:
+    told = "the fighter hero has no version 3: it has 1 to 2"
+    for arguments in (["evaluate", "hero@3"], ["evaluate", "hero", "--opponent", "hero@3"], ["models", "hero@3"]):
+        assert told in run(capsys, *arguments, code=2)
+    for use in (sb3_pvp.load, kind_of, lambda name: check_players(League(place / "league"), [Player.parse(name)])):
+        with pytest.raises(FileNotFoundError, match=f"^{told}$"):
+            use("hero@3")
+    with pytest.raises(FileNotFoundError, match="^the fighter villain has no version 2: it has 1$"):
+        sb3_pvp.load("villain@2")

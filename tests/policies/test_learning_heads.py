@@ -169,3 +169,34 @@ def test_the_probabilities_of_every_head_sum_to_one() -> None:
             own = probabilities[:, start:stop]
             close(own.sum(1), th.ones(32))
             close(own[th.arange(32), actions[:, head]].log(), log_probs[:, head], atol=1e-5, rtol=1e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=cases(contracts(), batch=8), seed=st.integers(0, 2**31), scale=st.sampled_from([1.0, 30.0, 1e38]))
+def test_divergences_from_a_magnet_are_those_of_dense_pytorch(case: Case, seed: int, scale: float) -> None:
+    heads, actions = case.policy.heads, any_actions(case, seed)
+    case.masks[0] = False  # heads without a legal entry
+    random = th.Generator().manual_seed(seed)
+    latent = case.latent().detach().requires_grad_()
+    magnet = scale * th.randn(case.masks.shape, generator=random).clamp(-3, 3)
+    weights = th.randn(actions.shape, generator=random) / scale
+    found = [evaluate(latent, case.masks, actions, magnet=magnet)[2] for evaluate in (heads.reference, heads)]
+    close(found[1], found[0], atol=1e-5 * scale, rtol=1e-5)
+    inputs = [latent, *heads.parameters()]
+    gradients = [th.autograd.grad((each * weights).sum(), inputs, allow_unused=True) for each in found]
+    for expected, one in zip(*gradients, strict=True):
+        assert (one is None) == (expected is None)
+        if one is not None and expected is not None:
+            close(one, expected, atol=1e-5 * (1 + float(expected.abs().max() if expected.numel() else 0)), rtol=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases(contracts(), batch=8), seed=st.integers(0, 2**31))
+def test_the_divergence_from_a_uniform_policy_is_what_is_lacking_to_the_largest_entropy(case: Case, seed: int) -> None:
+    heads, actions, latent = case.policy.heads, any_actions(case, seed), case.latent()
+    log_probs, entropies, divergences = heads(latent, case.masks, actions, magnet=th.zeros(case.masks.shape))
+    legal = case.policy.rules.legal(case.masks, actions, compiled=True)
+    most = (legal.float() @ case.policy.rules.membership).log()
+    close(divergences, most - entropies, atol=1e-5, rtol=1e-5)
+    for one, other in zip(heads(latent, case.masks, actions), (log_probs, entropies), strict=True):
+        assert one.equal(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from sb3_pvp.algorithms.dreamer.losses import LossSettings, Sequences, dreamer_l
 from sb3_pvp.algorithms.dreamer.sequences import Arrays, Layout, SequenceReplayBuffer, updates_due
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
+from sb3_pvp.algorithms.hyperparameters import is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.common.rows_on_disk import remove_rows
@@ -45,7 +47,8 @@ class DreamerV3(OffPolicyAlgorithm):
     each sequence (0: from all). ``tau`` is how fast the slow critic follows. A rollout, the time of callbacks such as
     checkpoints, is ``rollout_steps`` steps of each environment. The replay is in ``replay_folder``, by default in
     the folder of the run, if it has one, else in memory. On a GPU, ``cuda_graph`` makes all of an update one call;
-    with ``precision="bf16"`` products are in bfloat16. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
+    with ``precision="bf16"`` products are in bfloat16. ``ent_coef`` may be a schedule over rollouts, as `PvpPPO` has
+    them. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
     ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments of `OffPolicyAlgorithm`.
 
     Where observations have an action mask, the policy is a `FighterPolicy`, and a share ``recent`` of the sequences
@@ -78,7 +81,7 @@ class DreamerV3(OffPolicyAlgorithm):
         train_ratio: float = 32.0,
         gamma: float = 1 - 1 / 333,
         gae_lambda: float = 0.95,
-        ent_coef: float = 3e-4,
+        ent_coef: float | dict[str, Any] = 3e-4,
         imagined_steps: int = 15,
         imag_last: int = 0,
         tau: float = 0.02,
@@ -119,7 +122,10 @@ class DreamerV3(OffPolicyAlgorithm):
         given = self.observation_space, self.action_space, self.lr_schedule
         self.policy = self.policy_class(*given, **self.policy_kwargs).to(self.device)  # type: ignore[assignment]
         self._convert_train_freq()
-        self.settings = LossSettings(self.gamma, self.gae_lambda, self.ent_coef, self.imagined_steps, self.imag_last)
+        if self.cuda_graph and is_schedule(self.ent_coef):
+            raise ValueError("cuda_graph=True keeps the ent_coef that it began with: give a number, not a schedule")
+        ent_coef = value_at("ent_coef", self.ent_coef)
+        self.settings = LossSettings(self.gamma, self.gae_lambda, ent_coef, self.imagined_steps, self.imag_last)
         self._counted: float | None = None
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
@@ -291,6 +297,10 @@ class DreamerV3(OffPolicyAlgorithm):
         if self.replay_buffer.size() < batch_size * self.batch_length:
             return
         self._update_learning_rate(self.policy.optimizer)
+        if is_schedule(self.ent_coef):
+            ent_coef = value_at("ent_coef", self.ent_coef, self.trained_rollouts)
+            self.settings = replace(self.settings, ent_coef=ent_coef)
+            self.logger.record("train/ent_coef", ent_coef)
         ratio, records = self.train_ratio / (batch_size * self.batch_length), int(self.replay_buffer.counts.sum())
         due, self._counted = updates_due(ratio, records, self._counted)
         for _ in range(due):

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -39,7 +38,9 @@ from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
+from sb3_pvp.algorithms.ppo.average import EMA_DECAY, WeightAverage
 from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
+from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
@@ -54,24 +55,13 @@ from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.shipped import find_model, is_fighter
 from sb3_pvp.policies.networks import AUTO as PRECISION_AUTO
-from sb3_pvp.policies.networks import check_precision, resolve_precision
+from sb3_pvp.policies.networks import check_precision, resolve_precision, threads
 
 Self = TypeVar("Self", bound="PvpPPO")
 
 #: Up to this width, synchronising threads takes longer than computing a layer.
 MAX_WIDTH_FOR_ONE_THREAD = 256
 _ACTORS = Kind[Any](NonNegativeInt | Literal["auto"], "a number of processes, or 'auto'")
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Lets PyTorch compute with so many threads."""
-    before = th.get_num_threads()
-    th.set_num_threads(number)
-    try:
-        yield
-    finally:
-        th.set_num_threads(before)
 
 
 class PvpPPO(MaskablePPO):
@@ -106,6 +96,12 @@ class PvpPPO(MaskablePPO):
         synchronous: with actors, learn from a rollout before the next one begins, so that results and `save` are
             exactly those without actors. By default the actors play on meanwhile, with the weights from before.
         eps_greedy: probability per step that all environments take the most likely actions (training.md §6.1).
+        ema_decay: keep an exponential moving average of the weights, of about ``1 / (1 - ema_decay)`` steps of the
+            optimiser, see `average`; training itself stays the same, to the bit.
+        magnet: pull the policy towards another one, see `sb3_pvp.algorithms.ppo.magnet`: ``"uniform"``, ``"ema"``, the
+            averaged policy, or the file or name of a fighter. Needs an `AutoregressivePolicy`.
+        magnet_coef: weight in the loss of the KL divergence from the magnet, of all heads; may also be a function of
+            the remaining progress, as SB3's ``clip_range``, or ``"lin_0.1"``, which falls from 0.1 to 0.
         kwargs: other arguments of MaskablePPO.
 
     Raises:
@@ -118,6 +114,9 @@ class PvpPPO(MaskablePPO):
     _rollout_start: resumable.State | None = None
     #: The buffer for all rows, while `rollout_buffer` is without those of lost actors.
     _whole_buffer: Any = None
+    #: The averaged policy, with ``ema_decay``; it is saved with the model, see `load`.
+    average: WeightAverage | None = None
+    pull: Magnet | None = None  #: What ``magnet`` names, while learning.
     #: Makes what runs the actors; not saved.
     fleet_factory: FleetFactory = staticmethod(LocalActors)
     #: Only while saving: the policy in plain values, see `sb3_pvp.policies.files.description`.
@@ -139,6 +138,9 @@ class PvpPPO(MaskablePPO):
         actors: int | str = 0,
         synchronous: bool = False,
         eps_greedy: float | dict[str, Any] | Schedule = 0.0,
+        ema_decay: float | None = None,
+        magnet: str | Path | None = None,
+        magnet_coef: float | str | dict[str, Any] | Schedule | Callable[[float], float] = 0.0,
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -150,7 +152,8 @@ class PvpPPO(MaskablePPO):
         super().__init__(policy, env, *args, **kwargs | {"_init_setup_model": False})
         self.gradient_accumulation_steps: Any = gradient_accumulation_steps
         self.eps_greedy: Any = eps_greedy
-        self.normalize_reward = normalize_reward
+        self.normalize_reward, self.ema_decay = normalize_reward, ema_decay
+        self.magnet, self.magnet_coef = magnet if magnet is None else str(magnet), magnet_coef
         self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
@@ -178,10 +181,12 @@ class PvpPPO(MaskablePPO):
             elif name not in self.schedules:
                 setattr(self, name, value_at(name, given))
         self._apply_schedules(self.trained_rollouts)
-        with _threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
+        with threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
             super()._setup_model()
         self.rollout_buffer = reused(self.rollout_buffer)
         check_precision(self.precision, self.policy)
+        if (decay := EMA_DECAY.read("ema_decay", self.ema_decay)) is not None:
+            self.average = WeightAverage(self.policy, decay)
         if self.env is not None and self.env.has_attr("frame_ages"):
             self.frame_ages = self.env.get_attr("frame_ages", indices=[0])[0]
             fights = self.env.get_attr("match_settings", indices=[0])[0]
@@ -209,7 +214,7 @@ class PvpPPO(MaskablePPO):
         AT_LEAST_0.check(total_timesteps=total_timesteps)
         widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
         is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
-        with _threads(1 if is_small else th.get_num_threads()):
+        with threads(1 if is_small else th.get_num_threads()):
             return super().learn(total_timesteps, *args, **kwargs)
 
     def _setup_learn(
@@ -223,6 +228,7 @@ class PvpPPO(MaskablePPO):
         """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
+        self.pull = make_magnet(self.magnet, self.policy, self.average)
         normalizer = self.get_vec_normalize_env()
         if normalizer and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")
@@ -357,8 +363,8 @@ class PvpPPO(MaskablePPO):
         if given != self.precision and self.verbose:
             print(f"Learning with precision {self.precision}")
         numbers: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(PpoUpdate)}
-        for name in ("clip_range", "clip_range_vf"):
-            if numbers[name] is not None:
+        for name in ("clip_range", "clip_range_vf", "magnet_coef"):
+            if callable(numbers[name]):
                 numbers[name] = numbers[name](self._current_progress_remaining)
         update = PpoUpdate(**numbers)
         n_epochs = self.n_epochs if getattr(self.policy, "has_statistics", True) else 0
@@ -395,38 +401,38 @@ class PvpPPO(MaskablePPO):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts")
-        return [*super()._excluded_save_params(), *of_process]
+        of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts", "average")
+        return [*super()._excluded_save_params(), *of_process, "pull"]
 
     @classmethod
     def load(
-        cls: type[Self], path: str | Path | io.BufferedIOBase, env: GymEnv | None = None, *args: Any, **kwargs: Any
+        cls: type[Self],
+        path: str | Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        *args: Any,
+        average: bool = False,
+        **kwargs: Any,
     ) -> Self:
         """Loads a model as SB3 does; ``kwargs`` are SB3's, or arguments of the algorithm that replace the saved ones.
+
+        With ``average`` its policy is the averaged one, from which training would go on, too.
 
         Without ``env``, that is for inference, the global random generators are left unchanged.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if the file is no model, an argument is unknown (SB3 would set an unused attribute), or, with an
-                ``env``, what training needs of the file cannot be imported.
+            ValueError: if the file is no model, or has no average, an argument is unknown (SB3 would set an unused
+                attribute), or, with an ``env``, what training needs of the file cannot be imported.
         """
         known, of_sb3 = arguments_of(cls), ("custom_objects", "force_reset", "print_system_info")
         require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(of_sb3))
         file = find_model(path) if isinstance(path, (str, Path)) else path
         if isinstance(file, Path) and is_fighter(file):
             raise ValueError(f"{file} is for inference only (sb3_pvp.load): to train, load the zip that it was made of")
-        try:
-            with nullcontext() if env is not None else resumable.preserved_random_state():
-                model: Self = load_to_train(super().load, file, env, *args, **kwargs)
-        except AssertionError as error:  # SB3 asserts that the file has data and parameters
-            raise ValueError(f"{file} is not a model: {error}") from error
-        except ValueError as error:
-            if "spaces do not match" in str(error):  # of SB3
-                text = "of another game, a team of another size, or sees other frames than the environment has"
-                raise ValueError(f"{file} is {text}: {error}") from error
-            raise
+        with resumable.loading(file, to_play=env is None):
+            model: Self = load_to_train(super().load, file, env, *args, **kwargs)
         vars(model).pop("description", None)
+        resumable.restore_average(model, file, average)
         # A number given here replaces a saved schedule; _setup_model() has already stored schedules given here.
         for name in model.schedules.keys() & kwargs.keys():
             if not is_schedule(kwargs[name]):

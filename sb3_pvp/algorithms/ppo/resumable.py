@@ -10,10 +10,11 @@ import random
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import torch as th
@@ -22,6 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.policies.files.reading import AVERAGE, average_in, packed_tensors
 
 State = dict[str, Any]
 
@@ -128,27 +130,71 @@ def save(
     describe: Callable[[], dict[str, Any]],
     save_as_sb3: Callable[[Any, set[str]], None],
 ) -> None:
-    """Writes the zip file of a model atomically, with its `packed` state and, if it has one, its description.
+    """Writes the zip file of a model atomically, with its `packed` state and, if it has them, description and average.
 
-    ``exclude`` and what ``save_as_sb3`` gets are arguments of SB3's ``save``; ``describe`` raises `ValueError` for a
-    model that has no plain description, and so cannot be loaded without unpickling.
+    ``exclude`` and what ``save_as_sb3`` gets are arguments of SB3's ``save``; without the ``training_state`` there is
+    no average either. ``describe`` raises `ValueError` for a model that has no plain description, and so cannot be
+    loaded without unpickling.
     """
     exclude, pending = set(exclude or ()), model.training_state
+    average = None if "training_state" in exclude else getattr(model, "average", None)
     if pending is None and "training_state" not in exclude:
         model.training_state = packed(model)
     model.description = None
     with suppress(ValueError):
         model.description = describe()
+
+    def write(file: Any) -> None:
+        if average is None:
+            return save_as_sb3(file, exclude)
+        # An entry of our own, which SB3 does not read: MaskablePPO loads the file as any other.
+        save_as_sb3(content := io.BytesIO(), exclude)
+        with ZipFile(content, "a") as archive:
+            archive.writestr(AVERAGE, packed_tensors(average.weights()))
+        file.write(content.getbuffer())
+
     try:
         if isinstance(path, (str, Path)):
             target = Path(path) if Path(path).suffix else Path(f"{path}.zip")
             with replacing(target) as partial, partial.open("wb") as file:
-                save_as_sb3(file, exclude)
+                write(file)
         else:
-            save_as_sb3(path, exclude)
+            write(path)
     finally:
         model.training_state = pending
         del model.description
+
+
+@contextmanager
+def loading(file: Any, to_play: bool) -> Iterator[None]:
+    """Words for what goes wrong while SB3 loads a model; ``to_play``: the global random generators stay as they are."""
+    try:
+        with preserved_random_state() if to_play else nullcontext():
+            yield
+    except AssertionError as error:  # SB3 asserts that the file has data and parameters
+        raise ValueError(f"{file} is not a model: {error}") from error
+    except ValueError as error:
+        if "spaces do not match" in str(error):  # of SB3
+            text = "of another game, a team of another size, or sees other frames than the environment has"
+            raise ValueError(f"{file} is {text}: {error}") from error
+        raise
+
+
+def restore_average(model: Any, file: Any, as_policy: bool) -> None:
+    """Restores the averaged weights of a model from its file, a path or a stream, if it has them and the model too.
+
+    ``as_policy``: they become the policy's; raises `ValueError` if the file has none.
+    """
+    if not (as_policy or model.average):
+        return
+    with ZipFile(file) as archive:
+        found = average_in(
+            {name: archive.read(name) for name in archive.namelist() if name == AVERAGE}, as_policy, file
+        )
+    if as_policy:
+        model.policy.load_state_dict(found, strict=False)
+    if model.average:  # of a file without them, the average begins with its weights
+        model.average.set_weights(found or dict(model.policy.named_parameters()))
 
 
 def unpack(packed: bytes) -> State:

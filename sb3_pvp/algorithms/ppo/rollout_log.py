@@ -63,6 +63,8 @@ METRICS = {
     "train/kl": "Estimate of the KL divergence from the acting policy, mean of all mini-batches.",
     "train/learning_rate": "Learning rate of the optimiser.",
     "train/loss": "Total loss, mean of all mini-batches (stock SB3: of the last one).",
+    "train/magnet_coef": "Weight of the divergence from the magnet in the loss (if there is one).",
+    "train/magnet_kl": "Mean KL divergence of an action from the magnet, all heads together (if there is one).",
     "train/max_grad_norm": "Norm to which gradients are clipped.",
     "train/n_updates": "Epochs in the life of the model, as SB3 counts.",
     "train/num_updates": "Steps of the optimiser in this learning phase.",

@@ -16,6 +16,8 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
 
+from sb3_pvp.algorithms.ppo.average import WeightAverage
+from sb3_pvp.algorithms.ppo.magnet import Magnet
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 from sb3_pvp.policies.networks import FP32, learning_in
 
@@ -41,6 +43,7 @@ class Samples:
     advantages: th.Tensor
     returns: th.Tensor
     n_envs: int = 1
+    magnet: th.Tensor | None = None  #: Flat logits, see `Magnet`.
 
     def __len__(self) -> int:
         return len(self.returns)
@@ -50,7 +53,7 @@ class Samples:
         picked = {
             name: map_parts(tensors, lambda tensor: tensor.index_select(0, indices))
             for name, tensors in vars(self).items()
-            if name != "n_envs"
+            if name != "n_envs" and tensors is not None
         }
         return Samples(**picked)
 
@@ -86,7 +89,7 @@ def read_buffer(buffer: MaskableBuffer) -> Samples:
 class UpdateLog:
     """Measurements of a learning phase; tensors, so that nothing waits for the GPU before the end."""
 
-    terms: list[th.Tensor] = field(default_factory=list)  #: One ``(TERMS and heads,)`` per mini-batch.
+    terms: list[th.Tensor] = field(default_factory=list)  #: One ``(TERMS, heads and magnet_kl,)`` per mini-batch.
     grad_norms: list[th.Tensor] = field(default_factory=list)  #: One scalar per step of the optimiser.
     epoch_starts: list[int] = field(default_factory=list)  #: Index in ``terms`` where each epoch begins.
 
@@ -110,6 +113,8 @@ class UpdateLog:
             means = terms.mean(0).tolist()
             heads = getattr(update.policy, "head_ids", None) or range(len(means) - len(TERMS))
             metrics |= zip((*TERMS, *(f"entropy_loss/{head}" for head in heads)), means, strict=False)
+            if update.pull is not None and update.magnet_coef:
+                metrics |= {"magnet_coef": update.magnet_coef, "magnet_kl": means[-1]}
             metrics["approx_kl"] = float(terms[self.epoch_starts[-1] :, KL].mean())
             metrics["explained_variance"] = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
         if self.grad_norms:
@@ -138,6 +143,9 @@ class PpoUpdate:
     gradient_accumulation_steps: int
     target_kl: float | None
     precision: str = FP32
+    average: WeightAverage | None = None  #: Follows the weights.
+    pull: Magnet | None = None  #: The magnet.
+    magnet_coef: float = 0.0
 
     def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
@@ -153,7 +161,10 @@ class PpoUpdate:
         if hasattr(self.policy, "evaluate_features"):
             # Statistics do not change while learning, so all epochs share these features.
             with th.no_grad():
-                samples = replace(samples, observations=self.policy.features(samples.observations))  # type: ignore[operator]
+                raw, features = samples.observations, self.policy.features(samples.observations)  # type: ignore[operator]
+            samples = replace(samples, observations=features)
+            if n_epochs and self.pull is not None and self.magnet_coef:
+                samples = replace(samples, magnet=self.pull(raw, features, samples.actions, samples.action_masks))
         self.policy.optimizer.zero_grad()
         parameters = [*self.policy.parameters()]  # to find them takes as long as to clip them
         for epoch in range(n_epochs):
@@ -179,6 +190,8 @@ class PpoUpdate:
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
                     log.grad_norms.append(th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
                     self.policy.optimizer.step()
+                    if self.average is not None:
+                        self.average.update(parameters)
                     self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log
@@ -199,8 +212,10 @@ class PpoUpdate:
         """
         names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
         evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
+        given = batch.observations, batch.actions, batch.action_masks
         with learning_in(self.precision, batch.returns.device):
-            values, log_probs, entropies = evaluate(batch.observations, batch.actions, batch.action_masks)
+            found = evaluate(*given) if batch.magnet is None else evaluate(*given, batch.magnet)
+        values, log_probs, entropies, *divergences = found
         values, head_entropies = values.flatten(), entropies
         # PPO's ratio is that of joint actions: log-probabilities add up over heads before they are exponentiated.
         if log_probs.ndim == 2:  # one column per head
@@ -223,8 +238,11 @@ class PpoUpdate:
         # As in SB3: without an analytical form, the entropy is estimated by -log_prob.
         entropy_loss = -th.mean(-log_probs if entropies is None else entropies)
         loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
+        pulls = [each.sum(1).mean() for each in divergences]
+        if pulls:  # that of the joint action: the heads' divergences, given the heads before, add up
+            loss = loss + self.magnet_coef * pulls[0]
         with th.no_grad():
             clip_fraction = th.mean((th.abs(ratios - 1) > self.clip_range).float())
             kl = th.mean((ratios - 1) - log_ratios)  # the k3 estimator, http://joschu.net/blog/kl-approx.html
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
-            return loss, th.cat([terms, -head_entropies.mean(0)]), log_probs.detach()
+            return loss, th.cat([terms, -head_entropies.mean(0), *(each[None] for each in pulls)]), log_probs.detach()

@@ -144,6 +144,7 @@ def _moment(live: _Live) -> dict[str, Any]:
     if live.person is None:
         rewards = [each.rewards[-1] if each.rewards else None for each in own]
         moment = {"decisions": decisions, "rewards": rewards, "scene": live_scene(running.scenes[-1])}
+        running.forget()  # the page keeps all of it
     else:  # a reward may tell what is hidden
         moment = {"decisions": [*decisions, None], "rewards": [None, None]}
         moment |= live.person.look(running.world, 0, running.names)

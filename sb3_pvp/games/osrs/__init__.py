@@ -60,6 +60,13 @@ class OsrsGame(Game):
         return "accountBuild" if "account_build" in self.params.model_fields else None
 
     @cached_property
+    def builds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """All builds (protocol.md §3)."""
+        from sb3_pvp.games.osrs.sim.builds import BUILD_NAMES
+
+        return BUILD_NAMES if self.build_param else ()
+
+    @cached_property
     def rewards(self) -> Rewards:  # type: ignore[override]
         """The rewards of rewards.md §4."""
         from sb3_pvp.games.osrs.rewards import OsrsRewards

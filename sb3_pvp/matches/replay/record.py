@@ -32,6 +32,7 @@ from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 FUTURE = 10  #: Ticks that a world model is asked for.
+KEPT = 64  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
 SHOWN = 6  #: So many of the numbers that it sees are recorded, those that change most.
 
 
@@ -206,6 +207,11 @@ class RunningFight:
         pairs = (zip(*column, strict=True) for column in columns)
         return tuple(map(recording.Moment, self.scenes, *pairs))
 
+    def forget(self) -> None:
+        """Drops all moments but the `KEPT` newest, of a fight that is only watched: what it takes does not grow."""
+        for each in (self.scenes, *(part for fighter in self.fighters for part in fighter.kept)):
+            del each[:-KEPT]
+
     def _look(self) -> None:
         if self._viewer is not None:
             self.scenes.append(self._viewer.scene(self.world, 0, self.names))
@@ -246,6 +252,11 @@ class RecordedFighter:
         if getattr(self.opponent, "imagine", None) is not None:
             self._states.append(self._state[0])
         return self._ticks[-1][-1]
+
+    @property
+    def kept(self) -> tuple[list[Any], ...]:
+        """Lists that grow with each tick."""
+        return self.rewards, self._states, self._ticks
 
     def columns(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """Returns its decisions, outlooks and rewards for each `Moment`, from the start (0) to ``ticks``."""

@@ -33,7 +33,7 @@ from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_con
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
-from sb3_pvp.policies.files.reading import DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
+from sb3_pvp.policies.files.reading import AVERAGE, DATA, OPTIMIZER, WEIGHTS, ModelFile, data_of, read, refuse_nan
 from sb3_pvp.policies.files.registry import (
     OTHER_FILES,
     PARTS,
@@ -142,6 +142,8 @@ def strip(path: Path) -> None:
     """Removes from a model file what `save_weights` leaves out, atomically and without unpickling anything."""
     with ZipFile(path) as full, replacing(path) as partial, ZipFile(partial, "w") as stripped:
         for entry in full.infolist():
+            if entry.filename == AVERAGE:
+                continue
             content = full.read(entry)
             if entry.filename == DATA:
                 kept = {name: value for name, value in json.loads(content).items() if name not in TRAINING_ONLY}
@@ -157,6 +159,7 @@ def is_stripped(path: Path) -> bool:
     """Whether `strip` has nothing left to remove from a model file."""
     with ZipFile(path) as file:
         has_moments = OPTIMIZER in file.namelist() and bool(_optimizer_state(file.read(OPTIMIZER))["state"])
+        has_moments |= AVERAGE in file.namelist()
         return not has_moments and not set(TRAINING_ONLY) & json.loads(file.read(DATA)).keys()
 
 
@@ -180,7 +183,7 @@ def _optimizer_state(optimizer: bytes) -> dict[str, Any]:
     return state
 
 
-def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False) -> Any:
+def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False, average: bool = False) -> Any:
     """Loads a model for inference; to continue training use the algorithm's own ``load``, such as ``PvpPPO.load``.
 
     Returns a `MaskablePPO`, or what another algorithm in the registry makes of its file. Does not need rl-zoo3, and
@@ -194,13 +197,20 @@ def load(path: str | Path | io.BytesIO, device: str = "cpu", safe: bool = False)
         safe: unpickle nothing, so that the file need not be trusted. This works for ``.fighter`` files, which are
             always loaded so, and for zips of `PvpPPO.save`, whose outcome predictor is left out then. Loading other
             zips unpickles: only load those that you trust.
+        average: the policy is the averaged one of a `PvpPPO` with ``ema_decay``.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is not a model of an algorithm in the registry, or cannot be loaded safely.
+        ValueError: if the file is not a model of an algorithm in the registry, cannot be loaded safely, or has no
+            averaged policy.
     """
     file = read(path, safe)
-    return algorithm_of(file).load(file, device)
+    weights = file.average() if average else {}
+    model: Any = algorithm_of(file).load(file, device)
+    if average:
+        with foreign(f"{file.name} has no averaged policy that fits"):
+            model.policy.load_state_dict(model.policy.state_dict() | weights)
+    return model
 
 
 def game_of(model: BaseAlgorithm) -> Game:

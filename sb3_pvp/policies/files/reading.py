@@ -33,6 +33,7 @@ from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 FORMAT = 3  #: The highest of fighter files that is read; written is the lowest that can express a model.
 ABOUT, SAFE_WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_predictor.safetensors"
 DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
+AVERAGE = "average.pt"  #: Of zips of `PvpPPO`: averaged weights. With SB3's ending, MaskablePPO would refuse the file.
 _KNOWN = {ABOUT, SAFE_WEIGHTS, PREDICTOR, ACTOR, CRITIC}
 PICKLED = ":serialized:"  #: In `ModelFile.values`, the key of what SB3 has pickled.
 #: Bytes: of a real description, which has a few thousand; and of SB3's data where it is compressed.
@@ -82,6 +83,11 @@ class ModelFile:
         with _reading(self.name):
             content = self._packed_weights
             return _tensors(content) if SAFE_WEIGHTS in self.entries else _torch_file(content)
+
+    def average(self) -> dict[str, th.Tensor]:
+        """Returns the averaged weights, by names of the policy's parameters; raises `ValueError` if there are none."""
+        with _reading(self.name):
+            return average_in(self.entries, True, self.name)
 
     def outcome_predictor(self) -> OutcomePredictor | None:
         """Returns the predictor in a fighter file, if it has one; `ValueError` if the entry is malformed."""
@@ -172,7 +178,23 @@ def _sb3_entries(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _has_weights(name: str) -> bool:
-    return name.endswith(".pth") and "optimizer" not in name
+    return name == AVERAGE or (name.endswith(".pth") and "optimizer" not in name)
+
+
+def average_in(entries: Mapping[str, bytes], is_needed: bool, name: Any) -> dict[str, th.Tensor]:
+    """Returns the averaged weights among the entries of the zip ``name``, none if it has none.
+
+    Raises `ValueError` if they are malformed, or needed and not there.
+    """
+    if is_needed and AVERAGE not in entries:
+        raise ValueError(f"{name} has no averaged policy: train with ema_decay, such as 0.999, to have one")
+    return _torch_file(entries[AVERAGE]) if AVERAGE in entries else {}
+
+
+def packed_tensors(tensors: Mapping[str, th.Tensor]) -> bytes:
+    """Returns the content of an entry with tensors, for `average_in`."""
+    th.save({name: each.cpu() for name, each in tensors.items()}, content := io.BytesIO())
+    return content.getvalue()
 
 
 def _fighter_entries(path: str | Path) -> dict[str, bytes]:

@@ -1,11 +1,13 @@
 """The fighters that ship with this package: in ``models/`` of a checkout, package data in a wheel.
 
 A fighter is a file ``NAME.fighter`` and its card, ``NAME.json``, which ``NAME.md`` shows as text. Whatever is in the
-folder is found by name; no code knows a fighter.
+folder is found by name; no code knows a fighter. Earlier versions are beside it as ``NAME@1.fighter`` and so on;
+``NAME`` alone is the newest, whose version is the next number.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +19,8 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 SUFFIX, _CARD = ".fighter", ".json"
 GRAPH = ".onnx"  #: Of files that can only be opponents, see `sb3_pvp.policies.files.onnx_files`.
 MODEL_SUFFIXES = (".zip", SUFFIX, GRAPH)  #: Of model files.
+
+_VERSION = re.compile(r"([^/\\\\@]+)@(\d+)")  #: The name of a fighter and its version.
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = tuple[Share, Share]
@@ -75,6 +79,7 @@ class Card(_Plain):
     curve: list[tuple[int, Share, Share, Share]] = []  #: While training: steps, win rate against the bot, interval.
     fights: dict[str, CardScore] = {}  #: By opponent; actions are sampled.
     exploitability: list[CardExploitability] = []
+    each_build: dict[str, CardExploitability] = {}  #: By build: of responses to fights in it alone.
     behaviour: dict[str, dict[str, float]] = {}  #: By opponent: numbers by what they mean.
     notes: str = ""  #: Paragraphs about how it was made.
 
@@ -99,9 +104,27 @@ def shipped_names(game: str | None = None) -> list[str]:
 
 
 def shipped_file(name: str | Path) -> Path | None:
-    """Returns the file of the fighter that ships under this name; ``None`` if there is none."""
-    folder = shipped_folder()
-    return folder / f"{name}{SUFFIX}" if folder and str(name) in shipped_names() else None
+    """Returns the file of the fighter that ships under this name, such as ``generalist``; ``None`` if there is none.
+
+    ``generalist@1`` is that version of it, whatever comes later; raises `FileNotFoundError` if it has no such version.
+    """
+    folder, known = shipped_folder(), shipped_names()
+    if folder is None or str(name) in known:
+        return folder and folder / f"{name}{SUFFIX}"
+    if (wanted := _VERSION.fullmatch(str(name))) is None or wanted[1] not in known:
+        return None
+    newest = shipped_version(wanted[1])
+    if int(wanted[2]) != newest:
+        versions = "1" if newest == 1 else f"1 to {newest}"
+        raise FileNotFoundError(f"the fighter {wanted[1]} has no version {wanted[2]}: it has {versions}")
+    return folder / f"{wanted[1]}{SUFFIX}"
+
+
+def shipped_version(name: str) -> int:
+    """Returns the version of a fighter that ships: of ``hero@1`` 1, of ``hero`` one more than of earlier ones."""
+    found = _VERSION.fullmatch(name)
+    earlier = (_VERSION.fullmatch(each) for each in shipped_names())
+    return int(found[2]) if found else 1 + max((int(e[2]) for e in earlier if e and e[1] == name), default=0)
 
 
 def shipped_card(name: str) -> Card:
@@ -125,13 +148,15 @@ def default_fighter(game: str) -> str | None:
 def find_model(path: str | Path, folder: str | Path = "") -> Path:
     """Returns the model file, adding ``.zip`` if needed, or else the fighter that ships under this name.
 
-    Relative paths are relative to ``folder``. Raises `FileNotFoundError` if there is no such file.
+    Relative paths are relative to ``folder``. Raises `FileNotFoundError` if there is no such file, or version.
     """
     given = Path(folder, path)
     zipped = given.with_name(f"{given.name}.zip") if given.name else None  # the working directory and / have none
-    for candidate in (given, zipped, shipped_file(path)):
+    for candidate in (given, zipped):
         if candidate is not None and candidate.is_file():
             return candidate
+    if (shipped := shipped_file(path)) is not None:
+        return shipped
     why = ", which is a folder" if given.is_dir() else did_you_mean(path, shipped_names())
     raise FileNotFoundError(f"There is no model file {path}{why}")
 

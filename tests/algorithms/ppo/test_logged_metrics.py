@@ -36,7 +36,7 @@ def logged(policy: Any = AutoregressivePolicy, rollouts: int = 3, **kwargs: Any)
 
 
 def test_everything_is_logged_and_explained() -> None:
-    rows = logged(normalize_reward=True, clip_range_vf=0.2)
+    rows = logged(normalize_reward=True, clip_range_vf=0.2, magnet="uniform", magnet_coef=0.1)
     expected = {tag.format(head=head) for tag in METRICS for head in (0, 1)}
     assert set().union(*rows) == expected
     assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in METRICS.values())
@@ -44,7 +44,12 @@ def test_everything_is_logged_and_explained() -> None:
 
 def test_only_what_there_is_is_logged() -> None:
     first, second, third = logged()
-    switched = {"train/clip_range_vf", *(tag for tag in METRICS if "running_" in tag or "clip_count" in tag)}
+    switched = {
+        "train/clip_range_vf",
+        "train/magnet_kl",
+        "train/magnet_coef",
+        *(tag for tag in METRICS if "running_" in tag or "clip_count" in tag),
+    }
     assert not switched & third.keys()
     # After the phase that only collects statistics, the row has no metrics of mini-batches.
     assert not any(tag.startswith("train/") for tag in first)

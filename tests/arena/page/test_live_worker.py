@@ -11,6 +11,7 @@ import torch
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.page import live_worker
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
+from sb3_pvp.matches.replay.record import KEPT
 
 TOLD = {"scene", "decisions", "rewards", "can", "why", "played"}
 
@@ -61,3 +62,13 @@ def test_no_message_depends_on_what_the_opponent_knows(fights: Any, ticks: int) 
             for array, before in zip((world.obs, world.masks, world.report), kept, strict=True):
                 array[0, 1 - PERSON_SEAT] = before
         fights({"end": number})
+
+
+def test_a_fight_that_is_only_watched_takes_no_more_memory_the_longer_it_is(fights: Any) -> None:
+    players = [{"name": name, "kind": "script", "opponent": "noop"} for name in "ab"]
+    fights({"begin": 0, "players": players, "seed": 1, "deterministic": False, "reset_params": None})
+    running = live_worker._fights[0].running
+    for tick in range(1, 2 * KEPT):
+        fights({"step": 0, "orders": []})
+        lists = (running.scenes, *running.fighters[0].kept, *running.fighters[1].kept)
+        assert max(map(len, lists)) <= KEPT and len(running.actions) == tick

@@ -1,0 +1,1 @@
+"""Self-play in games small enough for exact exploitability, at every point of the curve (docs/exploitability.md)."""
