@@ -160,7 +160,7 @@ def test_the_nearest_opponent_is_named(tmp_path: Path) -> None:
         model.learn(ROLLOUT, callback=WinRateEvalCallback("basline"))
 
 
-@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize("background", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_averaged_policy_is_evaluated_beside_the_policy(tmp_path: Path, background: bool) -> None:
     """A policy that learns to hit is compared with an average that has hardly moved from the first weights."""
     env = chosen_duels(8) if not background else NhVecEnv(8, seed=0)

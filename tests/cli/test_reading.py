@@ -109,7 +109,7 @@ def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) ->
 
 def test_what_is_missing_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("evaluate") == 2
-    assert "'MODEL'. The model's file, or the name of a fighter that ships; see" in capsys.readouterr().err
+    assert "'MODEL'. The model's file, a fighter that ships, or mcts:FILE; see" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

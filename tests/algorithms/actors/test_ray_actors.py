@@ -82,6 +82,7 @@ def test_actors_on_two_nodes_play_what_one_process_plays(models: tuple[PvpPPO, P
     assert names in ([None, ["rival.zip"]], [["rival.zip"], None])
 
 
+@pytest.mark.slow
 def test_overlapping_actors_on_two_nodes_play_what_a_local_one_plays(cluster: Any) -> None:
     trained = []
     for is_distributed in (False, True):

@@ -19,6 +19,7 @@ from tests.paths import ROOT
 DOCS = ROOT / "docs"
 
 
+@pytest.mark.slow
 def test_past_self_play_approaches_the_solution_and_the_newest_self_goes_round_in_circles(tmp_path: Path) -> None:
     results = {kind: figures(train(kind, 60, tmp_path / kind)) for kind in ("past", "latest")}
     past, latest = results["past"], results["latest"]

@@ -184,6 +184,7 @@ def test_keys_are_chosen_and_kept(browser: Any, address: str) -> None:
         assert page.evaluate("keys.eat_primary_food") == "a"
 
 
+@pytest.mark.slow
 def test_best_of_three_in_a_game_that_waits(browser: Any, tmp_path: Path) -> None:
     with (
         arena_of("examples.rock_paper_scissors:RockPaperScissors", tmp_path, "noop") as address,

@@ -134,6 +134,7 @@ def test_a_file_about_another_kind_of_run_is_refused(folder: Path, text: str) ->
     assert wandb.run is None
 
 
+@pytest.mark.slow
 def test_a_failed_training_is_marked_in_wandb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sb3_pvp.envs.fights import Fights
 

@@ -176,6 +176,7 @@ def test_starts_and_restarts(num_fights: int, options: dict[str, Any]) -> None:
         assert server.longest_wait < 1
 
 
+@pytest.mark.slow
 def test_processes_in_lock_step_need_no_option() -> None:
     with synchronous(0.2) as (server, address):
         played = Played()
@@ -303,6 +304,7 @@ def test_an_agent_lost_in_a_filler_step_logs_out_at_once() -> None:
         world.close()
 
 
+@pytest.mark.slow
 def test_environments_cannot_be_stepped_one_after_another() -> None:
     with synchronous(0.2) as (_, address):
         env = DummyVecEnv([partial(NhEnv, world=address)] * 2)
