@@ -120,7 +120,8 @@ def learn(
     policy, start = model.policy, time.process_time()
     if done >= samples:
         raise Refusal(f"{out} has learnt from {done:,} positions: give more --samples")
-    while done < samples and time.process_time() < start + 60 * minutes:
+    is_over = False
+    while not is_over:
         rate = learning_rate * max(0.02, 1 - done / samples)
         for group in policy.optimizer.param_groups:
             group["lr"] = rate
@@ -140,10 +141,9 @@ def learn(
         policy.set_training_mode(False)
         done += len(order)
         model.num_timesteps = done
-        if done // 250_000 > (done - len(order)) // 250_000 or done >= samples:
+        is_over = done >= samples or time.process_time() > start + 60 * minutes
+        if is_over or done // 250_000 > (done - len(order)) // 250_000:
             _measure(out, model, exam)
-    if done < samples:
-        _measure(out, model, exam)
 
 
 def _model(out: Path, seed: int, game: str) -> tuple[Any, int]:
