@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+
+# A stop may come while a connection is closed: it is raised again, so its traceback is no news.
+logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 #: What most columns are, for `sqlalchemy.Column`: a text or an integer that is never missing.
 TEXT: Any = {"type_": sa.Text, "nullable": False}

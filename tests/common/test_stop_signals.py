@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,19 @@ def test_an_interrupted_call_of_a_compiled_function_is_an_interrupt() -> None:
                 raise SystemError("sample_heads returned a result with an exception set") from first
     with pytest.raises(SystemError, match="of its own"), interrupts():
         raise SystemError("of its own")
+
+
+def test_a_stop_while_a_connection_is_closed_prints_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from sb3_pvp.common.databases import connected\n"
+        "def stopped(connection): raise KeyboardInterrupt\n"
+        "try:\n"
+        f"    with connected({str(tmp_path / 'log.sqlite')!r}, 'log') as connection:\n"
+        "        connection.exec_driver_sql('SELECT 1')\n"
+        "        connection.engine.dialect.do_close = stopped\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    done = run(code, capture_output=True)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
