@@ -26,6 +26,9 @@ _TERMINATIONS = {
     "FIVEFOLD_REPETITION": "fivefold repetition",
 }
 
+KINGS_ONLY = "k7/1p1p1p1p/1P1P1P1P/8/8/1p1p1p1p/1P1P1P1P/K7 w - - 0 1"
+"""Nothing but the kings can move, each on its first row: the one place in which random play repeats itself."""
+
 
 def ids_of(board: Any) -> set[str]:
     """Returns the legal moves of python-chess as the contract names them, from the mover's side."""
@@ -68,6 +71,7 @@ def play_beside(fens: list[str], claims: bool, seed: int) -> Counter[str]:
 def test_random_games_beside_python_chess() -> None:
     assert play_beside([START] * 8 + [*SPECIAL], claims=True, seed=0).total() == 20
     assert play_beside([SPECIAL[-1], SPECIAL[-4]], claims=False, seed=1).total() == 2
+    assert "fivefold repetition" in play_beside([KINGS_ONLY] * 8, claims=False, seed=2)
 
 
 @pytest.mark.slow
@@ -75,8 +79,8 @@ def test_random_games_beside_python_chess() -> None:
 def test_thousands_of_random_games_beside_python_chess(claims: bool) -> None:
     ends = Counter[str]()
     for part in range(20):
-        ends += play_beside([START] * 190 + [*SPECIAL] * 5, claims, seed=part)
-    assert ends.total() == 20 * (190 + 5 * len(SPECIAL))
+        ends += play_beside([START] * 190 + [*SPECIAL] * 5 + [KINGS_ONLY] * 5, claims, seed=part)
+    assert ends.total() == 20 * (195 + 5 * len(SPECIAL))
     assert {*ends} >= {*_TERMINATIONS.values()} - ({"75 moves", "fivefold repetition"} if claims else set())
 
 
