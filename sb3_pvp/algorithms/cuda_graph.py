@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -36,8 +37,14 @@ class GraphedCall:
 def capture_graph(run: Callable[[], Any]) -> Callable[[], Any]:
     """Returns what replays all operations of a call and returns its results; the call itself is not made."""
     graph = th.cuda.CUDAGraph()
-    with th.cuda.graph(graph):
-        results = run()
+    # A graph of an earlier model that is cleared away meanwhile would make the capture invalid.
+    gc.collect()
+    gc.disable()
+    try:
+        with th.cuda.graph(graph):
+            results = run()
+    finally:
+        gc.enable()
 
     def replay() -> Any:
         graph.replay()

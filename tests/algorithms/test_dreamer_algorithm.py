@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from sb3_pvp.algorithms.cuda_graph import GraphedCall
+from sb3_pvp.algorithms.cuda_graph import GraphedCall, capture_graph
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.signals import ActionSignals, ObservedSignals, Signal
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
@@ -216,6 +218,21 @@ def test_updates_replayed_on_one_batch_of_tensors_are_the_same() -> None:
     assert plain._figures == graphed._figures
     records = [model.replay_buffer.records for model in (plain, graphed)]
     assert records[0]["deter"].any() and np.array_equal(*records)
+
+
+def test_nothing_is_cleared_away_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another graph that goes at that moment breaks it: seen on a GPU, where a second model followed a first one."""
+    monkeypatch.setattr(th.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(th.cuda, "graph", nullcontext)
+    seen: list[bool] = []
+
+    def fails() -> None:
+        seen.append(gc.isenabled())
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        capture_graph(fails)
+    assert seen == [False] and gc.isenabled()
 
 
 def test_a_graph_needs_a_gpu() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sb3_pvp.algorithms.dreamer.dreamer_fighters import (
     is_masked,
 )
 from sb3_pvp.algorithms.dreamer.dreamer_policy import DreamerPolicy
+from sb3_pvp.algorithms.dreamer.losses import dreamer_losses
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game.contract import load_contract
 from tests.algorithms.test_dreamer_fighters import SMALL
@@ -87,6 +89,19 @@ def test_what_it_judges_is_what_it_chose(model: DreamerV3) -> None:
     assert th.stack([*entropies.values()]).sum(0).mean().item() == pytest.approx(-log_probs.mean().item(), rel=0.03)
     steps = {key: part.reshape(100, 200, -1) for key, part in chosen.items()}
     assert th.equal(networks.judge(state.reshape(100, 200, -1), steps)[0].flatten(), log_probs)
+
+
+def test_the_first_action_in_the_model_is_legal_by_the_mask_that_was_seen(model: DreamerV3) -> None:
+    assert model._seen is not None
+    batch, steps = model._seen, model.settings.imagined_steps
+    given = model.policy.networks, batch, model.policy.return_scale, model.settings, Draws()
+    losses = dreamer_losses(*given)
+    masks = losses.actions["action_mask"]
+    assert masks.shape[:2] == (batch.rewards.numel(), steps + 1)
+    assert th.equal(masks[:, 0], batch.observations["action_mask"].flatten(0, 1) > 0)
+    assert not th.equal(masks[:, 1], masks[:, 0])
+    last = dreamer_losses(*given[:3], replace(model.settings, imag_last=2), Draws()).actions["action_mask"]
+    assert th.equal(last[:, 0], batch.observations["action_mask"][:, -2:].flatten(0, 1) > 0)
 
 
 def test_the_mask_is_learnt_by_its_cross_entropy(model: DreamerV3) -> None:

@@ -120,6 +120,10 @@ class FighterNetworks(DreamerNetworks):
         # With the action, as masks that are expected again would differ by what is rounded.
         return self.actor.choose(features, draws, masks) | {ACTION_MASK: masks}
 
+    def legal(self, observations: Tensors) -> th.Tensor:
+        """Implements `DreamerNetworks.legal`."""
+        return observations[ACTION_MASK] > 0
+
     def judge(self, features: th.Tensor, actions: Tensors) -> tuple[th.Tensor, Tensors]:
         """Implements `DreamerNetworks.judge`."""
         return self.actor.judge(features, actions)

@@ -140,7 +140,9 @@ def dreamer_losses(
     # The actor plays on from where it came to; nothing of that teaches the model.
     last = -settings.imag_last  # from 0 on, and from before the first step, it is the whole sequence
     starts = Latent(*(part[:, last:].detach().flatten(0, 1) for part in observed.states))
-    imagined, actions = imagine(networks, starts, settings.imagined_steps, draws)
+    legal = networks.legal(batch.observations)
+    masks = None if legal is None else legal[:, last:].flatten(0, 1)
+    imagined, actions = imagine(networks, starts, settings.imagined_steps, draws, masks)
     features = imagined.features()
     logits = networks.critic(features)
     with th.no_grad():
@@ -171,9 +173,14 @@ def dreamer_losses(
 
 
 @th.no_grad()
-def imagine(networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws) -> tuple[Latent, Tensors]:
-    """Plays ``steps`` in the model, from states ``(starts, …)``; the last action leads nowhere."""
-    states, actions = [starts], [networks.choose(starts.features(), draws)]
+def imagine(
+    networks: DreamerNetworks, starts: Latent, steps: int, draws: Draws, masks: th.Tensor | None = None
+) -> tuple[Latent, Tensors]:
+    """Plays ``steps`` in the model, from states ``(starts, …)``; the last action leads nowhere.
+
+    ``masks``, flat ones, bool ``(starts, A)``, are true where it starts.
+    """
+    states, actions = [starts], [networks.choose(starts.features(), draws, masks)]
     for _ in range(steps):
         deter = networks.recurrent.core(states[-1], encode_actions(networks.actions, actions[-1]))
         states.append(Latent(deter, draws.latent(mixed_probs(networks.recurrent.prior(deter)))))

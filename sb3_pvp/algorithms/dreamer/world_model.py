@@ -260,6 +260,10 @@ class DreamerNetworks(nn.Module):
         distributions = self.actor(features)
         return draws.actions(distributions if masks is None else masked(distributions, masks))
 
+    def legal(self, observations: Tensors) -> th.Tensor | None:
+        """Returns the masks in observations, bool ``(…, A)``, by which the actor chooses in the model where it starts."""
+        return None
+
     def judge(self, features: th.Tensor, actions: Tensors) -> tuple[th.Tensor, Tensors]:
         """Returns log-probabilities ``(…)`` of actions that `choose` returned, and the entropy ``(…)`` of each key."""
         distributions = self.actor(features)
