@@ -261,7 +261,7 @@ class DreamerNetworks(nn.Module):
         return draws.actions(distributions if masks is None else masked(distributions, masks))
 
     def legal(self, observations: Tensors) -> th.Tensor | None:
-        """Returns the masks in observations, bool ``(…, A)``, by which the actor chooses in the model where it starts."""
+        """Returns masks of observations, bool ``(…, A)``: where it starts in the model, the actor chooses by them."""
         return None
 
     def judge(self, features: th.Tensor, actions: Tensors) -> tuple[th.Tensor, Tensors]:
