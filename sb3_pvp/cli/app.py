@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from sb3_pvp.cli.arena import arena
+from sb3_pvp.cli.doctor import doctor
 from sb3_pvp.cli.exchange import export, import_mlagents, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
@@ -100,6 +101,7 @@ app.command(context_settings=NAMES_OF_THE_ORIGINAL)(serve)
 app.command()(export)
 app.command()(push)
 app.command()(pull)
+app.command()(doctor)
 app.command("first-fighter", hidden=True)(quickstart)  # the former name
 for _name, _group in (("arena", arena), ("league", league), ("sweep", sweep), ("jobs", jobs)):
     app.add_typer(_group, name=_name)

@@ -11,9 +11,10 @@ import re
 import reprlib
 import shlex
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
@@ -210,18 +211,19 @@ def is_own(point: EntryPoint) -> bool:
     return point.dist is not None and point.dist.name == DISTRIBUTION
 
 
-def missing(group: str, name: str) -> str:
-    """Returns what to do if a checkout has this entry point, but its installation is older or there is none, or ``""``.
+def of_checkout(group: str) -> set[str]:
+    """Returns the names of the entry points that a checkout has, none if there is no checkout."""
+    try:
+        # The metadata of an editable install is as old as the last `pip install`; this is as new as the code.
+        project = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]
+        return set(project["entry-points"][group]) if project["name"] == DISTRIBUTION else set()
+    except (OSError, ValueError, KeyError):  # or this process may not look into it
+        return set()
 
-    The metadata of an editable install is as old as the last ``pip install``.
-    """
-    text = ""
-    with suppress(OSError):  # there is no checkout, or this process may not look into it
-        text = _PYPROJECT.read_text(encoding="utf-8")
-    if name in installed(group):
-        return ""
-    _, _, rest = text.partition(f'[project.entry-points."{group}"]')
-    if re.search(rf"^{re.escape(name)}\s*=", rest.partition("\n[")[0], re.MULTILINE) is None:
+
+def missing(group: str, name: str) -> str:
+    """Returns what to do about an entry point that a checkout has, but not what is installed of it, else ``""``."""
+    if name in installed(group) or name not in of_checkout(group):
         return ""
     return (
         f"{name!r} is in the checkout, but not in what is installed of {DISTRIBUTION}: pip install --editable . again"
