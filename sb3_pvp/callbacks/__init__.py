@@ -13,6 +13,7 @@ from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallba
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.ghost_self_play import GhostSelfPlayCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
+from sb3_pvp.callbacks.metric_lines import MetricLinesCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
 from sb3_pvp.callbacks.observations_callback import ObservationMetricsCallback
 from sb3_pvp.callbacks.open_loop_video import OpenLoopVideoCallback
@@ -33,6 +34,7 @@ __all__ = [
     "GhostSelfPlayCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",
+    "MetricLinesCallback",
     "NoveltyRewardCallback",
     "ObservationMetricsCallback",
     "OpenLoopVideoCallback",

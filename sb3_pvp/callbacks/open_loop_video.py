@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,8 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import TensorBoardOutputFormat
 
+from sb3_pvp.callbacks.videos import gif, log_video
 from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Frames of a sequence that the model sees are framed green, those that it only imagines red.
 SEEN, IMAGINED = (0, 160, 0), (200, 0, 0)
-MILLISECONDS = 150
+MILLISECONDS = 150  #: Between two frames.
 
 
 class OpenLoopVideoCallback(BaseCallback):
@@ -54,7 +53,7 @@ class OpenLoopVideoCallback(BaseCallback):
     def _on_step(self) -> bool:
         if self.num_timesteps >= self._next and self.model.replay_buffer.size():
             self._next += self.every
-            self._write(gif(open_loop_frames(self.model, self._batch())))
+            self._write(gif(open_loop_frames(self.model, self._batch()), MILLISECONDS))
         return True
 
     def _batch(self) -> Sequences:
@@ -68,14 +67,7 @@ class OpenLoopVideoCallback(BaseCallback):
         self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self.folder / f"open_loop_{self.num_timesteps}.gif") as partial:
             partial.write_bytes(video)
-        boards = [each for each in self.logger.output_formats if isinstance(each, TensorBoardOutputFormat)]
-        for board in boards:
-            from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
-
-            # SB3's own videos need moviepy, to make such a file.
-            image = Summary.Image(encoded_image_string=video, colorspace=3)
-            summary = Summary(value=[Summary.Value(tag="train/open_loop", image=image)])
-            board.writer._get_file_writer().add_summary(summary, self.num_timesteps)  # type: ignore[no-untyped-call]
+        log_video(self.logger, "train/open_loop", video, self.num_timesteps)
 
 
 @th.no_grad()
@@ -116,12 +108,3 @@ def _framed(sequence: NDArray[np.uint8], half: int) -> NDArray[np.uint8]:
         for edge in (np.s_[:, :2], np.s_[:, -2:], np.s_[:, :, :2], np.s_[:, :, -2:]):
             frames[edge] = color
     return framed
-
-
-def gif(frames: NDArray[np.uint8]) -> bytes:
-    """Returns frames ``(time, height, width, 3)`` as a GIF file."""
-    from PIL import Image
-
-    file, images = BytesIO(), [Image.fromarray(frame) for frame in frames]
-    images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=MILLISECONDS, loop=0)
-    return file.getvalue()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import re
 import runpy
 import secrets
 import sys
+import time
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,9 +103,11 @@ def train(
 
     * ``--preset NAME`` sets the algorithm, environment and ``-conf`` of a preset, each of which may be overridden.
       Without any of these, our algorithm is trained on the home game.
+    * ``--configs NAME NAME …`` merges presets, sizes and YAML files, see `sb3_pvp.zoo.configs`.
     * ``--resume [DIR]`` resumes a run exactly, by default the newest one with the same settings that has a checkpoint
       and is not finished. Only if this environment has no runs at all does it start a new one; otherwise a typo would
       silently train from scratch. ``-n`` is the number of steps of the whole run. Checkpoints are enabled.
+    * ``--logdir DIR`` is the folder of the run; if a run is there, it is resumed, so that the same command goes on.
     * ``-i MODEL`` starts a new run with a trained model, also a fighter file or a name, and ``-n`` more steps, see
       `sb3_pvp.zoo.runs.resume`.
     * ``--initialize-from RUN`` starts a new run with the weights of another one, and counts from 0.
@@ -234,6 +238,13 @@ class _Parser(ArgumentParser):
                 f"needs quotes within quotes, such as \"opponent:'scripted'\": {error}"
             ) from error
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Does as argparse does; with ``--configs``, options that it does not know are those of `_merged`."""
+        given, others = self.parse_known_args(args, namespace)
+        if others and not getattr(given, "configs", None):
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return given
+
     def error(self, message: str) -> NoReturn:
         raise Refusal(message)
 
@@ -270,9 +281,17 @@ def _parse_training(arguments: list[str]) -> Namespace:
     weights = "Start a new run, from step 0, with the weights of a run's folder, RUN@STEPS, or a model."
     add("--initialize-from", metavar="RUN", help=weights)
     add("--changed", action="store_true", help="With --resume: go on with hyperparameters that have changed.")
+    merged = "Configurations, merged from left to right: presets, YAML files, sizes; then --train_ratio 32 etc."
+    add("--configs", nargs="+", metavar="NAME", help=merged)
     add("--challenge", help="Train for the challenge of an arena, in this folder or file: its game, start and budget.")
     newest = "Resume the run in this folder; by default the newest stopped run."
     add("--resume", nargs="?", const=NEWEST, help=newest)
+    folder = "The folder of the run, in which {timestamp} is the time; the same command resumes the run that is there."
+    add("--logdir", metavar="DIR", help=folder)
+    for kind in ("sum", "mean", "max", "video"):
+        what = f"Keys of observations named log_... of which the {kind} of an episode is logged: a regular expression."
+        add(f"--log-keys-{kind}", metavar="REGEX", help=what)
+    add("--log-zeros", action="store_true", help="Also log such keys where they are always zero.")
     actors = "Processes that play beside learning: a number, 0 for none, or auto for one per core"
     # The algorithm refuses what is neither a number nor auto.
     number_or_word: Any = lambda text: int(text) if text.isdigit() else text  # noqa: E731
@@ -287,7 +306,11 @@ def _parse_training(arguments: list[str]) -> Namespace:
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
+    now = time.strftime("%Y%m%dT%H%M%S")
+    arguments = [word.replace("{timestamp}", now) for word in arguments]
     given = parser.parse_args(arguments)
+    if given.configs is not None:
+        given = _merged(parser, given, arguments)
     if given.mlagents is not None:
         given.preset = _imported_preset(parser, given, arguments)
     if given.preset is not None:
@@ -311,7 +334,12 @@ def _parse_training(arguments: list[str]) -> Namespace:
         given.algo in HYPERPARAMS_SAMPLER or issubclass(ALGOS[given.algo], MaskablePPO)
     ):
         raise Refusal(f"-optimize has no search space for --algo {given.algo}")
-    if given.changed and not given.resume:
+    for kind in ("sum", "mean", "max", "video"):
+        with refusals(re.error, about=f"--log-keys-{kind} takes a regular expression"):
+            re.compile(getattr(given, f"log_keys_{kind}") or "")
+    if given.logdir is not None and (given.resume or given.optimize_hyperparameters):
+        raise Refusal("--logdir is for one run, which it resumes: leave out --resume or -optimize")
+    if given.changed and not (given.resume or given.logdir):
         raise Refusal("--changed is for --resume: without it, a new run begins with any hyperparameters")
     if given.initialize_from:
         if given.trained_agent:
@@ -322,6 +350,26 @@ def _parse_training(arguments: list[str]) -> Namespace:
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
     return given
+
+
+def _merged(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> Namespace:
+    """Parses options again, with what ``--configs`` come to as defaults; writes that beside the run, and prints it."""
+    from sb3_pvp.zoo.configs import resolve
+
+    if given.preset is not None or given.mlagents is not None:
+        raise Refusal("--configs take the place of --preset and --mlagents: name a preset among them")
+    usual = {name: parser.get_default(name) for name in ("algo", "env", "conf_file")}
+    parser.set_defaults(algo=None, env=None, conf_file=None)
+    typed, options = parser.parse_known_args(arguments)
+    parser.set_defaults(**usual)
+    with refusals():
+        found = resolve(typed.configs, typed.algo, typed.env, typed.conf_file, options)
+        folder = Path(given.logdir or Path(given.log_folder, "-".join(Path(name).stem for name in typed.configs)))
+        path = folder.with_name(f"{folder.name}.yml")
+        found.write(path, command_line("train", *without_passwords(arguments)))
+    print(f"Configuration: {path}\n{path.read_text(encoding='utf-8')}")
+    parser.set_defaults(algo=found.algo, env=found.env_id, conf_file=str(path))
+    return parser.parse_args(arguments)
 
 
 def _imported_preset(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> str:

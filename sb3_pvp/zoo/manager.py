@@ -38,7 +38,12 @@ from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
-from sb3_pvp.callbacks import MaskableCheckpointCallback, ProgressCallback, WandbArtifactsCallback
+from sb3_pvp.callbacks import (
+    MaskableCheckpointCallback,
+    MetricLinesCallback,
+    ProgressCallback,
+    WandbArtifactsCallback,
+)
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.common.arguments import MAPPING
@@ -52,6 +57,7 @@ from sb3_pvp.common.errors import (
 )
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
+from sb3_pvp.envs.log_keys import LogKeysWrapper, LogPatterns
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
@@ -66,6 +72,7 @@ from sb3_pvp.zoo.runs.resume import (
     continue_counting,
     copy_league,
     finish_checkpoints,
+    folder_to_resume,
     running,
     save_after_error,
     steps_of,
@@ -95,12 +102,14 @@ _OPTIONS = {
 class PvpExperimentManager(exp_manager.ExperimentManager):
     """`rl_zoo3.exp_manager.ExperimentManager` with the same arguments; our own options are attributes of ``args``.
 
-    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.track``
+    ``args.resume`` resumes a stopped run if there is one, see `sb3_pvp.zoo.runs.resume.choose_run`. ``args.logdir`` is
+    the folder of the run: if there is one, it is resumed. ``args.track``
     tracks the run in W&B; rl-zoo3's own command has opened a W&B run before.
     """
 
     def __init__(self, args: argparse.Namespace, algo: str, env_id: str, *positional: Any, **keywords: Any) -> None:
         self._resume: str | None = getattr(args, "resume", None)
+        self._logdir = Path(args.logdir) if getattr(args, "logdir", None) else None
         self._track: bool = getattr(args, "track", False)
         self._stopped_run: StoppedRun | None = None
         self._new_folder: Path | None = None  # if this process has created it
@@ -117,6 +126,10 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._warning = ""  # printed once the hyperparameters are known to be valid
         super().__init__(args, algo, env_id, *positional, **keywords)
         self._is_ours, self._is_maskable = is_ours(env_id), issubclass(ALGOS[algo], MaskablePPO)
+        if self._logdir:
+            self.log_path, self.save_path = str(self._logdir.parent), str(self._logdir)
+            self.params_path = str(self._logdir / self.env_name)
+            self._resume = folder_to_resume(self._logdir, self.env_name)
         check_storage(self.storage, self.trial_id, self.optimize_hyperparameters)
         if self._track and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run, and a sweep has many: leave out --track or -optimize")
@@ -213,7 +226,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             self.eval_env_kwargs = self.env_kwargs
         if self._stopped_run:  # append to the monitor files of the run
             self.monitor_kwargs = {**self.monitor_kwargs, "override_existing": False}
-        return processed
+        if self._is_ours:
+            return processed
+        hyperparams, env_wrapper, *others = processed
+        given = {kind: getattr(self.args, f"log_keys_{kind}", None) for kind in ("sum", "mean", "max", "video")}
+        patterns = {kind: pattern for kind, pattern in given.items() if pattern is not None}
+        log_keys = LogKeysWrapper(LogPatterns(**patterns, zeros=getattr(self.args, "log_zeros", False)), env_wrapper)
+        return hyperparams, log_keys, *others
 
     def setup_experiment(self) -> Any:
         """Creates the model and everything it needs for training; if that fails, it leaves no folder behind."""
@@ -249,7 +268,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
         while not self._stopped_run and not self._new_folder:
             try:
-                folder.mkdir(parents=True)
+                folder.mkdir(parents=True, exist_ok=folder == self._logdir)
                 self._new_folder = folder
             except FileExistsError:
                 folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
@@ -259,9 +278,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         super().create_log_folder()  # type: ignore[no-untyped-call]
 
     def create_callbacks(self) -> None:
-        """Creates the callbacks, with masked evaluation, our progress bar, and checkpoints for ``--resume``."""
-        if self._resume and not any(isinstance(each, MaskableCheckpointCallback) for each in self.callbacks):
+        """Creates the callbacks: masked evaluation, our progress bar, lines of JSON, checkpoints for ``--resume``."""
+        if (self._resume or self._logdir) and not any(
+            isinstance(each, MaskableCheckpointCallback) for each in self.callbacks
+        ):
             self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
+        if not any(isinstance(each, MetricLinesCallback) for each in self.callbacks):
+            self.callbacks.insert(0, MetricLinesCallback())
         # The base class looks up the classes that it makes in its module.
         evaluation = MaskableEvalCallback if self._is_maskable else EvalCallback
         progress = ProgressCallback if self._is_ours else ProgressBarCallback
@@ -395,10 +418,11 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 drop_lost_outputs()
             finally:
                 # What these raise must not hide the error that ended the training, nor keep the model from being saved.
-                first = self.callbacks[0] if self.callbacks else None
-                with suppress(Exception, *([KeyboardInterrupt] if self._was_stopped else [])):
-                    if isinstance(first, (ProgressBarCallback, MaskableCheckpointCallback)):  # others may wait
-                        first.on_training_end()
+                ended = (ProgressBarCallback, MetricLinesCallback, MaskableCheckpointCallback)  # others may wait
+                for callback in self.callbacks[: len(ended)]:
+                    with suppress(Exception, *([KeyboardInterrupt] if self._was_stopped else [])):
+                        if isinstance(callback, ended):
+                            callback.on_training_end()
                 with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
                     model.env.close()  # type: ignore[union-attr]
 
@@ -418,6 +442,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                     callback.publish(model)  # has been done already, unless training was interrupted
             finish_tracking()
         if self._was_stopped and hasattr(self.args, "resume"):  # rl-zoo3's own command would show a traceback
+            if self._logdir:
+                raise KeyboardInterrupt("stopped; the same command goes on")
             if run := stopped_run(Path(self.save_path)):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"

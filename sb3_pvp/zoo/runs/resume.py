@@ -41,6 +41,8 @@ from sb3_pvp.zoo.runs.changes import Change, changes_of_config
 
 #: The value of `--resume` without a folder.
 NEWEST = "newest"
+#: The folder in the run folder with what `DreamerV3` replays.
+REPLAY = "replay"
 #: The file in the run folder with the model before its first step.
 INITIAL_MODEL = "initial_model.zip"
 #: The file in the run folder that is locked while a process trains there.
@@ -112,6 +114,24 @@ def choose_run(
         older = f"; and {len(reasons) - _MAX_REASONS} older runs" if len(reasons) > _MAX_REASONS else ""
         reasons = reasons[:_MAX_REASONS]
         raise ResumeError(f"no run can be resumed: {'; '.join(reasons)}{older}. Omit --resume to start a new one")
+    return None
+
+
+def folder_to_resume(folder: Path, env_name: str) -> str | None:
+    """Returns the folder of ``--logdir`` if its run is to be resumed, ``None`` if it is to begin there.
+
+    A run that was killed before its first checkpoint begins anew. Raises `ResumeError` for a folder with other files,
+    and while another process is training there.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    if not (folder / env_name / "config.yml").is_file():
+        raise ResumeError(f"--logdir {folder} has other files, and no run of {env_name}: take another folder")
+    if is_running(folder):
+        raise ResumeError(_IN_USE.format(folder))
+    if checkpoints_in(folder):
+        return str(folder)
+    shutil.rmtree(folder / REPLAY, ignore_errors=True)
     return None
 
 
