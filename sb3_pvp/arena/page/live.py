@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import cycle, permutations
 from typing import Any, Literal
 
@@ -141,10 +142,12 @@ class LiveFights:
         self._looked.set()
         return [each.summary() for each in self._fights.values()][::-1]
 
-    def find(self, name: str) -> LiveFight:
-        """Returns a fight; raises `PageRefusal`."""
+    def find(self, name: str, key: str | None = None) -> LiveFight:
+        """Returns a fight, with a key only to whoever has begun it; raises `PageRefusal`."""
         if name not in self._fights:
             raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
+        if key not in (None, self._fights[name].key):
+            raise PageRefusal("only whoever began this fight can do that", 403)
         return self._fights[name]
 
     async def begin(self, order: LiveOrder, score: Sequence[float] = (0.0, 0.0), address: str = "") -> LiveFight:
@@ -177,7 +180,10 @@ class LiveFights:
         job |= {"reset_params": params if drill is None else dict(drill.reset_params)}
         if wish is not None:
             job |= wish.model_dump(include={"delay", "randomness", "consent", "drill"})
-        person = None if wish is None else self._person(name, wish, drill)
+        person = None
+        if wish is not None:
+            pad = {**self._controls, "best_of": wish.best_of, "drill": drill and drill.label}
+            person = Person(name, not getattr(rules.played.viewer, "real_time", False), pad)
         fight = LiveFight(self._recording(pair, person, job), viewer, person)
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
@@ -294,15 +300,14 @@ class LiveFights:
             await process.close()
         return {} if "fault" in found else found
 
-    def _person(self, name: str, wish: PersonOrder, drill: Drill | None) -> Person:
-        """Returns the person of a fight, with the controls of the game."""
+    @cached_property
+    def _controls(self) -> dict[str, Any]:
+        """The controls of the game, and what a click on its map does; all fights of people share them."""
         played = self._arena.challenge.played
         offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
         moves = {f"{east},{north}": offset(east, north) for east in reach for north in reach}
-        pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
-        pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
-        pad["drill"] = None if drill is None else drill.label
-        return Person(name, not getattr(played.viewer, "real_time", False), pad)
+        groups = [*map(asdict, controls_of(played.viewer, played.contract))]
+        return {"groups": groups, "moves": moves if any(moves.values()) else None}
 
     def _recording(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> Recording:
         """Returns the recording of a fight before its first moment."""

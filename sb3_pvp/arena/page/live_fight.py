@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, Field
@@ -32,6 +33,7 @@ PERSON_SEAT, PERSON = 0, "person"
 MOST_ORDERS, MOST_IDS = 20, 64
 #: What is still to be sent to somebody who watches, and ``None`` at the end of that.
 Messages = asyncio.Queue[str | None]
+Summary = TypeVar("Summary", bound="LiveSummary")
 
 
 class LiveSummary(BaseModel):
@@ -44,6 +46,12 @@ class LiveSummary(BaseModel):
     viewers: int
     speed: float
     outcomes: list[str]
+
+
+class LiveBegun(LiveSummary):
+    """A live fight that was begun, and the key that steers it."""
+
+    key: str
 
 
 class PersonWish(BaseModel):
@@ -112,17 +120,10 @@ class LiveFight(GrowingRecording):
         self._wake = asyncio.Event()
         self._steps, self._alone_since = 0, time.monotonic()
 
-    def summary(self) -> LiveSummary:
-        """Returns what the list of live fights shows."""
-        return LiveSummary(
-            id=self.id,
-            players=self.names,
-            state=self.state,
-            tick=self.tick,
-            viewers=len(self.viewers),
-            speed=self.speed,
-            outcomes=self.header["outcomes"],
-        )
+    def summary(self, kind: type[Summary] = LiveSummary) -> Summary:  # type: ignore[assignment]
+        """Returns what the list of live fights shows, or whoever began it sees."""
+        own = {"id": self.id, "key": self.key, "players": self.names, "tick": self.tick, "viewers": len(self.viewers)}
+        return kind.model_validate({**own, **self._status()})  # which leaves out what is not of this kind
 
     @property
     def is_decided(self) -> bool:
@@ -133,9 +134,9 @@ class LiveFight(GrowingRecording):
         """Sends a message to everybody; who is too far behind is let go, and comes back with all of it."""
         text = orjson.dumps(message).decode()
         for viewer in [*self.viewers]:
-            try:
+            if viewer.qsize() < MOST_BEHIND:
                 viewer.put_nowait(text)
-            except asyncio.QueueFull:
+            else:
                 self.leave(viewer)
 
     @contextmanager
@@ -143,7 +144,7 @@ class LiveFight(GrowingRecording):
         """Lets somebody watch who has seen the moments up to number ``after``; with the key it is the person."""
         if len(self.viewers) >= MOST_VIEWERS:
             raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
+        viewer, seen = Messages(), max(after + 1, 0)
         player = self.person if key == self.key else None
         self.viewers.add(viewer)
         viewer.put_nowait(self._missed(seen))
@@ -162,8 +163,7 @@ class LiveFight(GrowingRecording):
         """Ends the messages of a viewer."""
         self.viewers.discard(viewer)
         self._alone_since = time.monotonic()
-        with suppress(asyncio.QueueFull):
-            viewer.put_nowait(None)
+        viewer.put_nowait(None)
 
     def ordered(self, text: str) -> None:
         """Takes what the person's page sends, see `Person.ordered`."""
@@ -228,7 +228,7 @@ class LiveFight(GrowingRecording):
     def completed(self, after: dict[str, Any]) -> None:
         """Keeps all of a person's fight that is over, for everybody to see."""
         end = [each for each in self.events if each["kind"] == "end"]
-        self.put_away(after.pop("moments", None))
+        self.put_away(b64decode(after.pop("moments")) if "moments" in after else None)
         self.events = [each for each in after.pop("events", self.events) if each["kind"] != "end"] + end
         self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
