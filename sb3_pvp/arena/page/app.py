@@ -276,13 +276,13 @@ def live_fights(page: Page) -> list[LiveSummary]:
 async def begin(page: Page, request: Request, order: LiveOrder) -> LiveBegun:
     """Begins a live fight, which never counts in the table."""
     address = request.client.host if page.guarded and request.client else ""
-    return (await page.live.begin(order, address=address)).summary(LiveBegun)
+    return (await page.live.begin(order, address=address)).begun()
 
 
 @_api.post("/live/{fight}/again", status_code=201)
 async def again(page: Page, fight: str, key: LiveKey) -> LiveBegun:
     """Begins the next fight of a series, or a new series."""
-    return (await page.live.again(page.live.find(fight, key.key))).summary(LiveBegun)
+    return (await page.live.again(page.live.find(fight, key.key))).begun()
 
 
 @_api.get("/live/{fight}")
@@ -334,8 +334,7 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
         found: LiveFight = socket.app.state.page.live.find(fight)
         with found.watching(after, key) as messages:
             await socket.accept()
-            plays = found.person is not None and key == found.key
-            listening = asyncio.create_task(_listen(socket, found, messages, plays))
+            listening = asyncio.create_task(_listen(socket, found, messages, key))
             try:
                 while (message := await messages.get()) is not None:
                     await socket.send_text(message)
@@ -349,13 +348,12 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
         return  # it is gone
 
 
-async def _listen(socket: WebSocket, fight: LiveFight, messages: Messages, plays: bool) -> str:
+async def _listen(socket: WebSocket, fight: LiveFight, messages: Messages, key: str) -> str:
     """Takes a person's orders until the viewer closes; returns what is wrong with one that no page sends."""
     refusal = ""
     try:
         while (message := await socket.receive())["type"] != "websocket.disconnect":
-            if plays:
-                fight.ordered(message.get("text") or "")
+            fight.ordered(key, message.get("text") or "")
     except PageRefusal as error:
         refusal = error.detail
     fight.leave(messages)

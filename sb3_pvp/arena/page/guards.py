@@ -43,18 +43,18 @@ class Buckets:
     """How many requests each address still has; those that were silent longest are forgotten."""
 
     def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._seconds, self._burst = 1 / rate, burst
+        self._full_at: OrderedDict[str, float] = OrderedDict()  # when each will have all of them again
 
     def take(self, address: str) -> bool:
         """Takes one; returns whether there was one."""
         now = time.monotonic()
-        left, at = self._left.pop(address, (self._burst, now))
-        left = min(left + (now - at) * self._rate, self._burst)
-        self._left[address] = (left - 1 if left >= 1 else left), now
-        while len(self._left) > _MOST_ADDRESSES:
-            self._left.popitem(last=False)
-        return left >= 1
+        full_at = max(self._full_at.pop(address, now), now)
+        has_one = full_at - now <= (self._burst - 1) * self._seconds
+        self._full_at[address] = full_at + self._seconds * has_one
+        if len(self._full_at) > _MOST_ADDRESSES:
+            self._full_at.popitem(last=False)
+        return has_one
 
 
 class PageGuard:

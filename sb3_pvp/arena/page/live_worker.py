@@ -163,7 +163,7 @@ def _moment(live: _Live) -> dict[str, Any]:
 def _after(live: _Live, person: PersonActions) -> dict[str, Any]:
     """Returns what a person's fight was like: all moments, figures, a drill's verdicts, and what the log keeps."""
     running, viewer = live.running, viewer_of(worker.settings.game)
-    contract, scenes, ticks = worker.settings.world_contract, running.scenes, len(running.actions)
+    contract, scenes, ticks = worker.settings.world_contract, [*running.scenes], len(running.actions)
     joint = np.stack(running.actions) if ticks else np.zeros((0, 2, contract.num_heads), np.int64)
     after: dict[str, Any] = {
         "moments": _text(zlib.compress(orjson.dumps(to_plain([*running.moments()])), 1)),

@@ -14,7 +14,7 @@ from sb3_pvp.common.errors import Refusal
 HOST, PORT = "127.0.0.1", 8400
 #: Connections at the same time, and bytes of a message of a viewer, who has nothing to say.
 MOST_CONNECTIONS, MOST_MESSAGE = 1000, 1024
-UNREAD = 20_000  #: Milliseconds for which somebody may take nothing of what is sent to them.
+UNREAD = 30_000  #: Milliseconds for which somebody may take nothing of what is sent to them before they are cut off.
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
         raise Refusal(f'the page needs {error.name}: pip install "sb3-pvp[arena]", or --no-page') from error
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
-    # Who reads nothing for so long is cut off, or else what is still to be sent to them is kept as long as they wish.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere what is unread is kept as long as its reader wishes
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     config = uvicorn.Config(
         make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host], **settings),
         log_level="warning",
