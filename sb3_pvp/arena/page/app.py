@@ -350,11 +350,11 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
 
 async def _listen(socket: WebSocket, fight: LiveFight, messages: Messages, key: str) -> str:
     """Takes a person's orders until the viewer closes; returns what is wrong with one that no page sends."""
-    refusal = ""
     try:
         while (message := await socket.receive())["type"] != "websocket.disconnect":
             fight.ordered(key, message.get("text") or "")
+        return ""
     except PageRefusal as error:
-        refusal = error.detail
-    fight.leave(messages)
-    return refusal
+        return str(error.detail)
+    finally:
+        fight.leave(messages)

@@ -250,10 +250,11 @@ class RecordedFighter:
         actions, self._state = self.opponent.predict(
             frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
-        self._ticks.append((seen, mask, actions[0]))
+        own: NDArray[np.int64] = actions[0]
+        self._ticks.append((seen, mask, own))
         if getattr(self.opponent, "imagine", None) is not None:
             self._states.append(self._state[0])
-        return actions[0]
+        return own
 
     def forget(self) -> None:
         """Drops all ticks but the `KEPT` newest."""
