@@ -45,5 +45,6 @@ class PackedList(Sequence[T]):
         return pickle.loads(zlib.decompress(self._older[number]))  # which never left this process
 
     def keep(self, count: int) -> None:
-        """Drops all but so many of the newest items, `PLAIN` or more."""
+        """Drops all but so many of the newest items, at least one."""
         del self._older[: max(len(self) - count, 0)]
+        del self._newest[:-count]

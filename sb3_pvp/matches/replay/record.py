@@ -33,7 +33,7 @@ from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 FUTURE = 10  #: Ticks that a world model is asked for.
-KEPT = PLAIN  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
+KEPT = PLAIN - 1  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
 SHOWN = 6  #: So many of the numbers that it sees are recorded, those that change most.
 
 
