@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -128,14 +129,18 @@ class _Load:
         await asyncio.sleep(after)
         seen = Seen()
         self._seen[kind].append(seen)
-        async with websockets.connect(self._socket(fight), max_size=None) as socket:
-            await socket.recv()  # what has been before
-            async for text in socket:
+        async with websockets.connect(self._socket(fight), max_size=None) as watched:
+            await watched.recv()  # what has been before
+            async for text in watched:
                 self._told(seen, json.loads(text))
 
     async def _dead(self, fight: str) -> None:
-        """Connects, and never reads."""
-        reader, writer = await asyncio.open_connection(*self._address.removeprefix("http://").split(":"))
+        """Connects, and never reads; what the system would take in its place is little."""
+        host, port = self._address.removeprefix("http://").split(":")
+        dead = socket.socket()
+        dead.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        dead.connect((host, int(port)))
+        reader, writer = await asyncio.open_connection(sock=dead)
         lines = (
             f"GET /api/live/{fight}/watch HTTP/1.1",
             f"Host: {self._address.removeprefix('http://')}",
@@ -155,8 +160,8 @@ class _Load:
             fight = await self._ask("/api/live", person)
             seen, sent = Seen(), ""
             self._seen["person"].append(seen)
-            async with websockets.connect(f"{self._socket(fight['id'])}?key={fight['key']}", max_size=None) as socket:
-                async for text in socket:
+            async with websockets.connect(f"{self._socket(fight['id'])}?key={fight['key']}", max_size=None) as playing:
+                async for text in playing:
                     message = json.loads(text)
                     if message["first"]:  # not what has been before
                         self._told(seen, message)
@@ -169,7 +174,7 @@ class _Load:
                     sent = allowed[turn % len(allowed)] if allowed else ""
                     await asyncio.sleep(max(message["wait"] - LEAD, 0.0))
                     if sent:
-                        await socket.send(json.dumps({"do": [sent]}))
+                        await playing.send(json.dumps({"do": [sent]}))
 
     def _allowed(self, can: Sequence[str]) -> list[str]:
         """Returns the controls of which everything is allowed."""

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from math import inf
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
@@ -26,13 +25,13 @@ from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import standing_figures
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
 from sb3_pvp.arena.page.live import CostlyTicks, LiveFights, LiveOrder
-from sb3_pvp.arena.page.live_fight import LiveFight, LiveSummary, Messages
+from sb3_pvp.arena.page.live_fight import LiveBegun, LiveFight, LiveSummary, Messages
 from sb3_pvp.arena.page.people import FOLDER, PersonStanding
 from sb3_pvp.arena.page.rendering import Pages, site_file
 from sb3_pvp.arena.page.uploads import MOST_BYTES, owner_of, upload
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
-from sb3_pvp.common.errors import one_line
+from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.matches.replay.page import content_of
 from sb3_pvp.matches.replay.recording import TextScenes
 
@@ -61,12 +60,6 @@ class LiveWish(LiveKey, frozen=True):
     value: float | None = None
 
 
-class LiveBegun(LiveSummary):
-    """A live fight that was begun, and the key that steers it."""
-
-    key: str
-
-
 class Admitted(BaseModel):
     """A player that was let in, and what was checked."""
 
@@ -79,7 +72,7 @@ class ArenaPage:
 
     def __init__(self, arena: Arena, live: LiveFights, guarded: bool) -> None:
         self.arena, self.live, self.guarded = arena, live, guarded
-        self.pages = Pages(arena.challenge.name, _address)
+        self.pages = Pages(arena.challenge.name)
         self.admitting = asyncio.Lock()  # one test fight at a time
         self._lock, self._seen, self.looked_at = threading.Lock(), tuple[Any, ...](), -inf
         self._figures: standing_figures.Figures | None = None
@@ -98,10 +91,10 @@ class ArenaPage:
 
     def recorded(self, key: str) -> dict[str, Any]:
         """Returns what a page needs to play a fight of the log."""
+        is_of_person = key.startswith(f"{FOLDER}/")
+        if not is_of_person and not self.arena.log.known([key]):
+            raise KeyError(key)
         try:
-            is_of_person = key.startswith(f"{FOLDER}/")
-            if not is_of_person and not self.arena.log.known([key]):
-                raise KeyError(key)
             return content_of(recording_of(self.arena, self.live.people.fight(key) if is_of_person else key))
         except ValueError as error:
             raise PageRefusal(one_line(error), 404) from error
@@ -135,23 +128,24 @@ def make_app(arena: Arena, hosts: list[str], guarded: bool = True, shows: bool =
     app.include_router(_html)
     app.include_router(_api)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    many = (1e9, 1e9)
-    app.add_middleware(PageGuard, uploads=UPLOADS, **({} if guarded else {"reads": many, "writes": many}))
-    for kind in (KeyError, HTTPException, RequestValidationError, Exception):
+    app.add_middleware(PageGuard, uploads=UPLOADS, guarded=guarded)
+    for kind in (KeyError, HTTPException, RequestValidationError, Refusal, Exception):
         app.add_exception_handler(kind, _wrong)
     return app
 
 
 async def _wrong(request: Request, error: Exception) -> Response:
     """Says what is wrong, as JSON or as a page."""
-    status, message, headers = 500, "the server failed; its owner finds why in what it printed", None
-    if isinstance(error, KeyError):
-        status, message = 404, "there is nothing here"
-    elif isinstance(error, RequestValidationError):
+    if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        status, message = 422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    elif isinstance(error, HTTPException):
-        status, message, headers = error.status_code, error.detail, error.headers
+        error = PageRefusal(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    elif isinstance(error, KeyError):
+        error = PageRefusal("there is nothing here", 404)
+    elif isinstance(error, Refusal):
+        error = PageRefusal(one_line(error))
+    elif not isinstance(error, HTTPException):
+        error = PageRefusal("the server failed; its owner finds why in what it printed", 500)
+    status, message, headers = error.status_code, error.detail, error.headers
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message}, status, headers)
     return HTMLResponse(_page_of(request).pages.page("error", status=status, message=message), status, headers)
@@ -282,24 +276,13 @@ def live_fights(page: Page) -> list[LiveSummary]:
 async def begin(page: Page, request: Request, order: LiveOrder) -> LiveBegun:
     """Begins a live fight, which never counts in the table."""
     address = request.client.host if page.guarded and request.client else ""
-    return _begun(await page.live.begin(order, address=address))
-
-
-def _begun(fight: LiveFight) -> LiveBegun:
-    return LiveBegun(**fight.summary().model_dump(), key=fight.key)
+    return (await page.live.begin(order, address=address)).begun()
 
 
 @_api.post("/live/{fight}/again", status_code=201)
 async def again(page: Page, fight: str, key: LiveKey) -> LiveBegun:
     """Begins the next fight of a series, or a new series."""
-    return _begun(await page.live.again(_steered(page, fight, key.key)))
-
-
-def _steered(page: ArenaPage, fight: str, key: str) -> LiveFight:
-    found = page.live.find(fight)
-    if key != found.key:
-        raise PageRefusal("only whoever began this fight can do that", 403)
-    return found
+    return (await page.live.again(page.live.find(fight, key.key))).begun()
 
 
 @_api.get("/live/{fight}")
@@ -317,7 +300,7 @@ async def costly(page: Page, fight: str) -> CostlyTicks:
 @_api.post("/live/{fight}")
 async def steer(page: Page, fight: str, wish: LiveWish) -> LiveSummary:
     """Pauses a fight and lets it go on, plays one tick, changes its speed, or ends it."""
-    found = _steered(page, fight, wish.key)
+    found = page.live.find(fight, wish.key)
     found.steer(wish.do, wish.value)
     return found.summary()
 
@@ -349,39 +332,29 @@ async def watch(socket: WebSocket, fight: str, after: int = -1, key: str = "") -
     """Sends all moments after a tick, and each new one; with the key of a person's fight takes that person's orders."""
     try:
         found: LiveFight = socket.app.state.page.live.find(fight)
-        with found.watching(after, key) as viewer:
+        with found.watching(after, key) as messages:
             await socket.accept()
-            plays = found.person is not None and key == found.key
-            tasks = [asyncio.create_task(each) for each in (_send(socket, viewer), _listen(socket, found, plays))]
+            listening = asyncio.create_task(_listen(socket, found, messages, key))
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    each.result()
+                while (message := await messages.get()) is not None:
+                    await socket.send_text(message)
             finally:
-                for each in tasks:
-                    each.cancel()
-                    # If the viewer is gone, the other one fails as well, which nobody needs to hear.
-                    each.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await socket.close()
+                listening.cancel()
+            refusal = listening.result() if listening.done() else ""
+            await socket.close(1008 if refusal else 1000, refusal)
     except PageRefusal as error:
         await socket.close(1008, error.detail)
-    except (WebSocketDisconnect, RuntimeError, OSError):
+    except (WebSocketDisconnect, RuntimeError):
         return  # it is gone
 
 
-async def _send(socket: WebSocket, messages: Messages) -> None:
-    """Sends messages until there are no more; raises if the viewer does not read them."""
-    while (message := await messages.get()) is not None:
-        await asyncio.wait_for(socket.send_text(message), 10)
-
-
-async def _listen(socket: WebSocket, fight: LiveFight, plays: bool) -> None:
-    """Takes a person's orders until the viewer closes; raises `PageRefusal` after one that no page sends."""
-    while (message := await socket.receive())["type"] != "websocket.disconnect":
-        if plays:
-            fight.ordered(message.get("text") or "")
-
-
-def _address(kind: str, about: str = "") -> str:
-    folder = {"player": "players/", "match": "matches/", "replay": "replays/", "file": "static/", "home": ""}
-    return f"/{folder.get(kind, kind)}{quote(about, safe='/@+')}"
+async def _listen(socket: WebSocket, fight: LiveFight, messages: Messages, key: str) -> str:
+    """Takes a person's orders until the viewer closes; returns what is wrong with one that no page sends."""
+    try:
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            fight.ordered(key, message.get("text") or "")
+        return ""
+    except PageRefusal as error:
+        return str(error.detail)
+    finally:
+        fight.leave(messages)

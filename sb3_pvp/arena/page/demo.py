@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sb3_pvp.arena.arena import Arena
@@ -26,10 +26,6 @@ def make_demo(game: str | None = None, processes: int | None = None) -> Iterator
     scripts = [each for each in opponent_names(played) if each not in (*shipped, WORLD_BOT, "noop")][:_SCRIPTS]
     with tempfile.TemporaryDirectory() as folder:
         challenge = Challenge(name="demo", game=name, scripts=(*shipped, *scripts, WORLD_BOT), fights_per_match=10)
-        arena = Arena.create(Path(folder) / "arena", challenge)
-        arena.workers.close()
-        opened = Arena(Path(folder) / "arena", processes)
-        try:
-            yield opened
-        finally:
-            opened.close()
+        Arena.create(Path(folder) / "arena", challenge).close()
+        with closing(Arena(Path(folder) / "arena", processes)) as arena:
+            yield arena

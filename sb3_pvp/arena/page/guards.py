@@ -25,7 +25,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-#: Requests a second that an address may make on average, and at once; those that change something.
+#: Requests a second that an address may make on average, and at once: of all, and of those that change something.
 READS, WRITES = (40.0, 200.0), (0.5, 12.0)
 #: Bytes of a request that is no upload.
 MOST_REQUEST = 16 << 10
@@ -43,40 +43,35 @@ class Buckets:
     """How many requests each address still has; those that were silent longest are forgotten."""
 
     def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._seconds, self._burst = 1 / rate, burst
+        self._full_at: OrderedDict[str, float] = OrderedDict()  # when each will have all of them again
 
     def take(self, address: str) -> bool:
         """Takes one; returns whether there was one."""
         now = time.monotonic()
-        left, at = self._left.pop(address, (self._burst, now))
-        left = min(left + (now - at) * self._rate, self._burst)
-        self._left[address] = (left - 1 if left >= 1 else left), now
-        while len(self._left) > _MOST_ADDRESSES:
-            self._left.popitem(last=False)
-        return left >= 1
+        full_at = max(self._full_at.pop(address, now), now)
+        has_one = full_at - now <= (self._burst - 1) * self._seconds
+        self._full_at[address] = full_at + self._seconds * has_one
+        if len(self._full_at) > _MOST_ADDRESSES:
+            self._full_at.popitem(last=False)
+        return has_one
 
 
 class PageGuard:
     """Refuses what is too much, or comes from a page of somebody else, with the reason; adds headers to all answers."""
 
-    def __init__(
-        self, app: Any, uploads: str, reads: tuple[float, float] = READS, writes: tuple[float, float] = WRITES
-    ):
-        self._app, self._uploads = app, uploads
-        self._reads, self._writes = Buckets(*reads), Buckets(*writes)
+    def __init__(self, app: Any, uploads: str, guarded: bool) -> None:
+        self._app, self._uploads, self._counts = app, uploads, guarded
+        self._reads, self._writes = Buckets(*READS), Buckets(*WRITES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Implements an ASGI application."""
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(scope)
+        refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
+        send = _with_headers(send) if scope["type"] == "http" else send
         if refusal is None:
-            await self._app(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
+            await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            status, message = refusal
-            await JSONResponse({"error": message}, status)(scope, receive, _with_headers(send))
+            await JSONResponse({"error": refusal[1]}, refusal[0])(scope, receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
@@ -84,13 +79,12 @@ class PageGuard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         origin, host = headers.get("origin"), headers.get("host", "")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return 403, "requests from other sites are refused"
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and scope["type"] == "websocket":
+        is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if (origin is not None and urlsplit(origin).netloc != host) or (is_foreign and scope["type"] == "websocket"):
             return 403, "requests from other sites are refused"
         address = scope["client"][0] if scope.get("client") else ""
         changes = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
-        if not (self._writes if changes else self._reads).take(address):
+        if self._counts and not (self._writes if changes else self._reads).take(address):
             return 429, "too many requests: wait a few seconds"
         length = headers.get("content-length", "0")
         if changes and scope["path"] != self._uploads and not (length.isdigit() and int(length) <= MOST_REQUEST):

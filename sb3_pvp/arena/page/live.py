@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import cycle, permutations
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from sb3_pvp.arena.playing import PlayerSandbox
 from sb3_pvp.arena.referee import unpacked
 from sb3_pvp.arena.replaying import kind_of
 from sb3_pvp.arena.store import ACTIVE, Entrant
-from sb3_pvp.common.errors import Refusal, one_line
+from sb3_pvp.common.errors import one_line
 from sb3_pvp.common.sandbox.sandbox import SandboxDied
 from sb3_pvp.game import Drill, controls_of
 from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, about_game, viewer_for_page
@@ -39,11 +40,9 @@ REACH = 12
 #: Of what is said after a person's fight, what is for the log only.
 KEPT = ("actions", "digest", "observations", "masks")
 TARGET = "sb3_pvp.arena.page.live_worker:play"
-#: Fights at the same time, and those that are kept for late viewers.
-MOST_OWN = 8  #: Fights at the same time that one address has begun.
-MOST_FIGHTS, MOST_KEPT = 32, 60
-#: Fights of people that wait until their costliest ticks are looked for.
-MOST_WAITING = 8
+#: Fights at the same time, of all and of one address; those that are kept for late viewers; and fights of people that
+#: wait until their costliest ticks are looked for.
+MOST_FIGHTS, MOST_OWN, MOST_KEPT, MOST_WAITING = 32, 8, 60, 8
 
 
 class PersonOrder(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -141,14 +140,16 @@ class LiveFights:
         self._looked.set()
         return [each.summary() for each in self._fights.values()][::-1]
 
-    def find(self, name: str) -> LiveFight:
-        """Returns a fight; raises `PageRefusal`."""
+    def find(self, name: str, key: str | None = None) -> LiveFight:
+        """Returns a fight, with a key only to whoever has begun it; raises `PageRefusal`."""
         if name not in self._fights:
             raise PageRefusal("there is no such live fight: it may have ended long ago", 404)
+        if key not in (None, self._fights[name].key):
+            raise PageRefusal("only whoever began this fight can do that", 403)
         return self._fights[name]
 
     async def begin(self, order: LiveOrder, score: Sequence[float] = (0.0, 0.0), address: str = "") -> LiveFight:
-        """Begins a fight, and returns it at its start; raises `PageRefusal`.
+        """Begins a fight, and returns it at its start; raises `PageRefusal`, and `Refusal` for a build there is not.
 
         Args:
             order: what fight.
@@ -169,20 +170,19 @@ class LiveFights:
         viewer = viewer_for_page(rules.played, wish is not None)
         drill = None if wish is None or wish.drill is None else _named(viewer, wish.drill)
         pair = await self._pair(order, drill)
-        try:
-            params = None if order.build is None else with_build(order.build, rules.played, rules.reset_params)
-        except Refusal as error:
-            raise PageRefusal(str(error)) from error
-        job: dict[str, Any] = {"seed": secrets.randbits(31), "deterministic": rules.deterministic}
-        job |= {"reset_params": params if drill is None else dict(drill.reset_params)}
+        params = None if order.build is None else with_build(order.build, rules.played, rules.reset_params)
+        params = params if drill is None else dict(drill.reset_params)
+        job = {"seed": secrets.randbits(31), "deterministic": rules.deterministic, "reset_params": params}
+        person = None
         if wish is not None:
             job |= wish.model_dump(include={"delay", "randomness", "consent", "drill"})
-        person = None if wish is None else self._person(name, wish, drill)
+            pad = {**self._controls, "best_of": wish.best_of, "drill": drill and drill.label}
+            person = Person(name, not getattr(rules.played.viewer, "real_time", False), pad)
         fight = LiveFight(self._recording(pair, person, job), viewer, person)
         # Who is trusted shares a process with others; a stranger has one of its own, and can harm only this fight.
         is_safe = all(each.kind == SCRIPT or each.facts.get("trusted", True) for each in pair)
         process = self._shared if is_safe else await asyncio.to_thread(FightProcess, rules)
-        players = await asyncio.to_thread(self._players, pair, process)
+        players = await asyncio.to_thread(self._placed, pair, process)
         if person is not None:
             players.insert(PERSON_SEAT, {"name": person.name, "kind": PERSON, "opponent": ""})
         reply = await process.ask({"begin": fight.id, "players": players, "ticks": drill and drill.ticks, **job})
@@ -226,15 +226,13 @@ class LiveFights:
         async with self._thinking:
             process = await asyncio.to_thread(FightProcess, self._arena.challenge, True)
             try:
-                (player,) = await asyncio.to_thread(self._players, kept["pair"], process)
+                (player,) = await asyncio.to_thread(self._placed, kept["pair"], process)
                 found = await process.ask({**kept, "pair": None, "costly": player})
             except PageRefusal as error:
                 found = {"cause": error.detail}
             finally:
                 await process.close()
-        if "ticks" not in found:
-            return CostlyTicks(state="none", cause=found["cause"])
-        return CostlyTicks(state="done", ticks=found["ticks"])
+        return CostlyTicks(state="done" if "ticks" in found else "none", **found)
 
     async def _pair(self, order: LiveOrder, drill: Drill | None) -> list[Entrant]:
         """Returns the players of the arena that fight, one if there is a person; raises `PageRefusal`."""
@@ -294,15 +292,14 @@ class LiveFights:
             await process.close()
         return {} if "fault" in found else found
 
-    def _person(self, name: str, wish: PersonOrder, drill: Drill | None) -> Person:
-        """Returns the person of a fight, with the controls of the game."""
+    @cached_property
+    def _controls(self) -> dict[str, Any]:
+        """The controls of the game, and what a click on its map does; all fights of people share them."""
         played = self._arena.challenge.played
         offset, reach = getattr(played.viewer, "at_offset", lambda east, north: None), range(-REACH, REACH + 1)
         moves = {f"{east},{north}": offset(east, north) for east in reach for north in reach}
-        pad: dict[str, Any] = {"groups": [*map(asdict, controls_of(played.viewer, played.contract))]}
-        pad |= {"moves": moves if any(moves.values()) else None, "best_of": wish.best_of}
-        pad["drill"] = None if drill is None else drill.label
-        return Person(name, not getattr(played.viewer, "real_time", False), pad)
+        groups = [*map(asdict, controls_of(played.viewer, played.contract))]
+        return {"groups": groups, "moves": moves if any(moves.values()) else None}
 
     def _recording(self, pair: Sequence[Entrant], person: Person | None, start: Mapping[str, Any]) -> Recording:
         """Returns the recording of a fight before its first moment."""
@@ -315,7 +312,8 @@ class LiveFights:
         about |= {name: start[name] for name in ("seed", "deterministic", "reset_params")}
         return Recording(players=(players[0], players[1]), outcomes=("running", "running"), moments=(), **about)
 
-    def _players(self, pair: list[Entrant], process: FightProcess) -> list[dict[str, str]]:
+    def _placed(self, pair: list[Entrant], process: FightProcess) -> list[dict[str, str]]:
+        """Returns what a process needs of players, whose files it has then; raises `PageRefusal`."""
         players, lost = files_of(self._arena.store, {each.name: each for each in pair}, {each.name for each in pair})
         if lost:
             name, cause = next(iter(lost.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,12 @@ class LiveSummary(BaseModel):
     outcomes: list[str]
 
 
+class LiveBegun(LiveSummary):
+    """A live fight that was begun, and the key that steers it."""
+
+    key: str
+
+
 class PersonWish(BaseModel):
     """What the page of a person sends: the ids of the sub-actions that are to be played in the next tick."""
 
@@ -69,21 +76,7 @@ class Person:
     orders: list[str] = field(default_factory=list)
     connections: int = 0
     gone_at: float = field(default_factory=time.monotonic)
-    _left: Buckets = field(default_factory=lambda: Buckets(MOST_ORDERS, MOST_ORDERS))
-
-    def ordered(self, text: str) -> None:
-        """Takes a `PersonWish`; raises `PageRefusal` for a message that no page sends."""
-        try:
-            self.orders = PersonWish.model_validate_json(text).do
-        except ValueError as error:
-            raise PageRefusal("no page sends such messages") from error
-        if not self._left.take(""):
-            raise PageRefusal("no page sends so many messages")
-
-    def taken(self) -> list[str]:
-        """Returns what is to be played, and begins anew."""
-        orders, self.orders = self.orders, []
-        return orders
+    left: Buckets = field(default_factory=lambda: Buckets(MOST_ORDERS, MOST_ORDERS))
 
 
 class LiveFight(GrowingRecording):
@@ -114,28 +107,25 @@ class LiveFight(GrowingRecording):
 
     def summary(self) -> LiveSummary:
         """Returns what the list of live fights shows."""
-        return LiveSummary(
-            id=self.id,
-            players=self.names,
-            state=self.state,
-            tick=self.tick,
-            viewers=len(self.viewers),
-            speed=self.speed,
-            outcomes=self.header["outcomes"],
-        )
+        count = len(self.viewers)
+        return LiveSummary(id=self.id, players=self.names, tick=self.tick, viewers=count, **self._status())
+
+    def begun(self) -> LiveBegun:
+        """Returns what whoever has begun it is told."""
+        return LiveBegun(key=self.key, **self.summary().model_dump())
 
     @property
     def is_decided(self) -> bool:
         """Whether nobody needs to fight any more in the series of a person."""
         return self.person is None or max(self.score) > self.person.pad["best_of"] / 2
 
-    def told(self, message: Mapping[str, Any]) -> None:
-        """Sends a message to everybody; who is too far behind is let go, and comes back with all of it."""
-        text = orjson.dumps(message).decode()
+    def told(self, **news: Any) -> None:
+        """Sends how it stands, and news, to everybody; who is too far behind is let go, and comes back for all."""
+        text = orjson.dumps({"moments": [], "first": self.tick + 1, **news, **self._status()}).decode()
         for viewer in [*self.viewers]:
-            try:
+            if viewer.qsize() < MOST_BEHIND:
                 viewer.put_nowait(text)
-            except asyncio.QueueFull:
+            else:
                 self.leave(viewer)
 
     @contextmanager
@@ -143,10 +133,9 @@ class LiveFight(GrowingRecording):
         """Lets somebody watch who has seen the moments up to number ``after``; with the key it is the person."""
         if len(self.viewers) >= MOST_VIEWERS:
             raise PageRefusal(f"{MOST_VIEWERS} people watch this fight already", 503)
-        viewer, seen = Messages(MOST_BEHIND), max(after + 1, 0)
-        player = self.person if key == self.key else None
+        viewer, player = Messages(), self.person if key == self.key else None
         self.viewers.add(viewer)
-        viewer.put_nowait(self._missed(seen))
+        viewer.put_nowait(self._missed(max(after + 1, 0)))
         if self.state == "over":
             viewer.put_nowait(None)
         if player is not None:
@@ -162,13 +151,18 @@ class LiveFight(GrowingRecording):
         """Ends the messages of a viewer."""
         self.viewers.discard(viewer)
         self._alone_since = time.monotonic()
-        with suppress(asyncio.QueueFull):
-            viewer.put_nowait(None)
+        viewer.put_nowait(None)
 
-    def ordered(self, text: str) -> None:
-        """Takes what the person's page sends, see `Person.ordered`."""
-        assert self.person is not None
-        self.person.ordered(text)
+    def ordered(self, key: str, text: str) -> None:
+        """Takes a `PersonWish`, from the person alone; raises `PageRefusal` for a message that no page sends."""
+        if self.person is None or key != self.key:
+            return
+        try:
+            self.person.orders = PersonWish.model_validate_json(text).do
+        except ValueError as error:
+            raise PageRefusal("no page sends such messages") from error
+        if not self.person.left.take(""):
+            raise PageRefusal("no page sends so many messages")
         self._wake.set()
 
     def content(self, hidden: Collection[str] = ()) -> dict[str, Any]:
@@ -197,7 +191,7 @@ class LiveFight(GrowingRecording):
         else:
             self.state, self.due = {"pause": "paused", "play": "running", "end": "over"}[wish], time.monotonic()
         self._wake.set()
-        self.told({"moments": [], "first": self.tick + 1, **self._status()})
+        self.told()
 
     async def run(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         """Plays the fight to its end, a tick at a time, at its speed, by jobs for `sb3_pvp.arena.page.live_worker`.
@@ -212,14 +206,15 @@ class LiveFight(GrowingRecording):
             if self.state == "over":
                 break
             if self.person is not None and "fault" not in ready:
-                ready = await ask({**step, "orders": self.person.taken()})
+                orders, self.person.orders = self.person.orders, []
+                ready = await ask({**step, "orders": orders})
             self.due = max(self.due, time.monotonic() - TICK) + TICK / self.speed  # who was late does not hurry long
             self.add(ready)
 
     def finish(self) -> None:
         """Tells everybody that it is over."""
         self.state = "over"
-        self.told({"moments": [], "first": self.tick + 1, "events": self.events[-1:], **self._status()})
+        self.told(events=self.events[-1:])
         for viewer in [*self.viewers]:
             self.leave(viewer)
         if self.person is None:
@@ -228,7 +223,7 @@ class LiveFight(GrowingRecording):
     def completed(self, after: dict[str, Any]) -> None:
         """Keeps all of a person's fight that is over, for everybody to see."""
         end = [each for each in self.events if each["kind"] == "end"]
-        self.put_away(after.pop("moments", None))
+        self.put_away(b64decode(after.pop("moments")) if "moments" in after else None)
         self.events = [each for each in after.pop("events", self.events) if each["kind"] != "end"] + end
         self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
@@ -246,8 +241,8 @@ class LiveFight(GrowingRecording):
             self.last["outlooks"] = reply["outlooks"]
         self.header["build"], moment = reply["build"], reply["moment"]
         self.state = "over" if "outcomes" in reply else self.state
-        about = {"first": self.tick + 1, "moments": [moment], "before": reply["outlooks"]}
-        self.told({**about, "events": self.grow(moment, reply.get("outcomes")), **self._status()})
+        events = self.grow(moment, reply.get("outcomes"))
+        self.told(first=self.tick, moments=[moment], before=reply["outlooks"], events=events)
 
     def _missed(self, first: int) -> str:
         """Returns the message with all moments from a number on; made here, so that no viewer keeps the parts."""
@@ -266,17 +261,14 @@ class LiveFight(GrowingRecording):
             if self._steps:
                 self._steps, self.due = self._steps - 1, now
                 return
-            is_waiting = person is not None and person.waits and not person.orders and self._has_choice()
+            has_choice = any(head.count("1") > 1 for head in self.last.get("can", ()))
+            is_waiting = person is not None and person.waits and not person.orders and has_choice
             if self.state == "running" and now >= self.due and not is_waiting:
                 return
             self._wake.clear()
             wait = self.due - now if self.state == "running" and not is_waiting else ABSENT
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), min(max(wait, 0.0), ABSENT))
-
-    def _has_choice(self) -> bool:
-        """Whether the person can do more than one thing."""
-        return any(head.count("1") > 1 for head in self.last.get("can", ()))
 
     def _leave_alone(self, now: float) -> None:
         """Ends a fight that nobody watches, or whose person is gone or does nothing where the game waits."""

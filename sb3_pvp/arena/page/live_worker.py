@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import orjson
 
 from sb3_pvp.arena import worker
 from sb3_pvp.arena.challenge import FIGHTER, SAFE_KINDS, ZIP
@@ -161,21 +163,25 @@ def _moment(live: _Live) -> dict[str, Any]:
 def _after(live: _Live, person: PersonActions) -> dict[str, Any]:
     """Returns what a person's fight was like: all moments, figures, a drill's verdicts, and what the log keeps."""
     running, viewer = live.running, viewer_of(worker.settings.game)
-    contract, scenes, ticks = worker.settings.world_contract, running.scenes, len(running.actions)
+    contract, scenes, ticks = worker.settings.world_contract, [*running.scenes], len(running.actions)
     joint = np.stack(running.actions) if ticks else np.zeros((0, 2, contract.num_heads), np.int64)
     after: dict[str, Any] = {
-        "moments": to_plain([*running.moments()]),
+        "moments": _text(zlib.compress(orjson.dumps(to_plain([*running.moments()])), 1)),
         "events": to_plain(viewer.events(scenes)),
         "figures": getattr(viewer, "fight_figures", lambda scenes, seat: [])(scenes, PERSON_SEAT),
-        "actions": b64encode(packed(joint)).decode(),
+        "actions": _text(packed(joint)),
         "digest": live.digests.of(0),
     }
     if drill := next((each for each in getattr(viewer, "drills", tuple)() if each.id == live.job.get("drill")), None):
         after["verdicts"] = to_plain(drill.judge(scenes, [*joint[:, PERSON_SEAT]], PERSON_SEAT))
     if live.job.get("consent") and ticks:
         seen = {"observations": running.fighters[PERSON_SEAT].observations, "masks": np.stack(person.masks)}
-        after |= {name: b64encode(values.tobytes()).decode() for name, values in seen.items()}
+        after |= {name: _text(values.tobytes()) for name, values in seen.items()}
     return after
+
+
+def _text(content: bytes) -> str:
+    return b64encode(content).decode()
 
 
 def _costly(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.common.errors import Refusal
@@ -15,6 +14,7 @@ from sb3_pvp.common.errors import Refusal
 HOST, PORT = "127.0.0.1", 8400
 #: Connections at the same time, and bytes of a message of a viewer, who has nothing to say.
 MOST_CONNECTIONS, MOST_MESSAGE = 1000, 1024
+UNREAD = 30_000  #: Milliseconds for which somebody may take nothing of what is sent to them before they are cut off.
 
 
 @contextmanager
@@ -31,14 +31,17 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
         raise Refusal(f'the page needs {error.name}: pip install "sb3-pvp[arena]", or --no-page') from error
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
-    limits: dict[str, Any] = {"limit_concurrency": MOST_CONNECTIONS, "ws_max_size": MOST_MESSAGE, "ws_max_queue": 4}
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere what is unread is kept as long as its reader wishes
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     config = uvicorn.Config(
         make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host], **settings),
         log_level="warning",
+        limit_concurrency=MOST_CONNECTIONS,
         ws="websockets-sansio",
+        ws_max_size=MOST_MESSAGE,
+        ws_per_message_deflate=False,  # each viewer would have its own window of 50 kB, and each message be packed anew
         timeout_keep_alive=15,
         timeout_graceful_shutdown=2,
-        **limits,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

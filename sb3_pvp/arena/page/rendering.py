@@ -24,6 +24,8 @@ from sb3_pvp.players.handicaps import MOST_DELAY
 
 #: Files of the site that are not made.
 STATIC = ("site.css", "site.js", "live.js", "play.css", "play.js", "icon.svg")
+#: Where pages and files are, by kind.
+_PLACES = {"home": "", "file": "static/", "player": "players/", "match": "matches/", "replay": "replays/"}
 
 
 class Pages:
@@ -31,11 +33,12 @@ class Pages:
 
     Args:
         challenge: its name.
-        address: returns the address of a page or a file, by its kind and what it is about; ``""`` if there is none.
-        static: leave out what needs a server.
+        recorded: of pages as files, which leave out what needs a server: the keys of the fights that have a replay.
+        root: where pages as files lie, seen from them.
     """
 
-    def __init__(self, challenge: str, address: Callable[..., str], static: bool = False) -> None:
+    def __init__(self, challenge: str, recorded: Set[str] | None = None, root: str = "") -> None:
+        self._recorded, self._root = recorded, root
         self._environment = jinja2.Environment(
             loader=jinja2.PackageLoader("sb3_pvp.arena.page"), autoescape=True, undefined=jinja2.StrictUndefined
         )
@@ -47,7 +50,7 @@ class Pages:
             "rows": lambda lines: [astuple(line) for line in lines],
         }
         self._environment.filters |= filters
-        shared: dict[str, Any] = {"page": address, "challenge": challenge, "static": static}
+        shared: dict[str, Any] = {"page": self._address, "challenge": challenge, "static": recorded is not None}
         self._environment.globals |= {**shared, "speeds": SPEEDS, "most_delay": MOST_DELAY}
 
     def page(self, template: str, **values: Any) -> str:
@@ -60,6 +63,15 @@ class Pages:
         # Both are made for pages: the one is our own markup, the other JSON that no text can end.
         texts = {"body": Markup(player_body(title)), "content": Markup(as_element_text(content))}
         return self.page("watch", title=title, live=is_live, script=script, person=content.get("person"), **texts)
+
+    def _address(self, kind: str, about: str = "") -> str:
+        """Returns the address of a page or a file, by what it is about; ``""`` if there is none."""
+        folder = _PLACES.get(kind, kind)
+        if self._recorded is None:
+            return f"/{folder}{quote(about, safe='/@+')}"
+        if kind == "replay" and about not in self._recorded:
+            return ""
+        return self._root + (folder + about if kind == "file" else f"{quote(folder + _slug(about)) or 'index'}.html")
 
 
 def site_file(name: str, game: str) -> bytes:
@@ -79,7 +91,7 @@ def write_site(arena: Arena, folder: Path, replays: int = 20) -> int:
     figures, name = Figures(arena), arena.challenge.name
     newest = {line.key for line in figures.latest(count=replays)}
     recorded = {each.key for key in newest for each in figures.match(key).fights if each.has_replay}
-    top, below = _pages(name, "", recorded), _pages(name, "../", recorded)
+    top, below = Pages(name, recorded), Pages(name, recorded, "../")
     texts = {"index.html": top.page("leaderboard", figures=figures)}
     texts["challenge.html"] = top.page("challenge", figures=figures)
     for player in figures.entrants:
@@ -95,18 +107,6 @@ def write_site(arena: Arena, folder: Path, replays: int = 20) -> int:
     for key in recorded:
         write_replay_page(recording_of(arena, key), folder / "replays" / f"{_slug(key)}.html")
     return len(texts) + len(recorded)
-
-
-def _pages(name: str, root: str, recorded: Set[str]) -> Pages:
-    places = {"home": "index.html", "challenge": "challenge.html", "file": "static/"}
-
-    def address(kind: str, about: str = "") -> str:
-        if kind in places:
-            return root + places[kind] + about
-        folder = {"player": "players", "match": "matches", "replay": "replays"}[kind]
-        return "" if kind == "replay" and about not in recorded else f"{root}{folder}/{quote(_slug(about))}.html"
-
-    return Pages(name, address, static=True)
 
 
 def _slug(key: str) -> str:

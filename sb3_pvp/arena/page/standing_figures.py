@@ -187,9 +187,9 @@ class Figures:
     def player(self, name: str) -> PlayerPage:
         """Returns everything public about a player; `KeyError` if there is none of this name."""
         entrant, own = self.entrants[name], self.latest(name)
-        against = [_against(opponent, lines) for opponent, lines in _grouped(own, lambda line: line.opponent).items()]
-        against.sort(key=lambda each: (-each.wins - each.ties - each.losses, each.opponent))
-        known = [each for each in against if each.wins + each.ties + each.losses >= _LEAST_MATCHES]
+        by_opponent = _grouped(own, lambda line: line.opponent)
+        against = [_against(*each) for each in sorted(by_opponent.items(), key=lambda each: (-len(each[1]), each[0]))]
+        known = [each for each in against if len(by_opponent[each.opponent]) >= _LEAST_MATCHES]
         worst = min(known, key=lambda each: each.score, default=None)
         days = _grouped(own[::-1], lambda line: _day(line.finished_at))
         shared: dict[str, Any] = {each: entrant.facts.get(each) for each in ("algorithm", "steps")}

@@ -31,7 +31,7 @@ def add_token(arena: Arena, owner: str) -> str:
     if not _OWNER.fullmatch(owner):
         raise ValueError(f"a name has at most 40 letters, digits and _ . -; got {owner!r}")
     token = secrets.token_urlsafe(24)
-    _keep(arena, {**tokens(arena), owner: _hash(token)})
+    arena.store.set_fact(_TOKENS, orjson.dumps({**tokens(arena), owner: _hash(token)}).decode())
     return token
 
 
@@ -40,7 +40,7 @@ def remove_token(arena: Arena, owner: str) -> None:
     known = tokens(arena)
     if known.pop(owner, None) is None:
         raise ValueError(f"{owner} has no token")
-    _keep(arena, known)
+    arena.store.set_fact(_TOKENS, orjson.dumps(known).decode())
 
 
 def tokens(arena: Arena) -> dict[str, str]:
@@ -70,10 +70,6 @@ def upload(arena: Arena, owner: str, name: str, content: bytes) -> AdmissionRepo
     if not reports:
         raise PageRefusal("this file is known already", 409)
     return reports[0]
-
-
-def _keep(arena: Arena, known: dict[str, str]) -> None:
-    arena.store.set_fact(_TOKENS, orjson.dumps(known).decode())
 
 
 def _hash(token: str) -> str:

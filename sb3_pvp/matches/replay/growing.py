@@ -63,10 +63,10 @@ class GrowingRecording:
         self.header["outcomes"] = ["lost", "won"] if seat == 0 else ["won", "lost"] if seat == 1 else ["tied", "tied"]
         self.events.append({"tick": self.tick, "kind": "end", "seat": max(seat, 0), "text": why})
 
-    def put_away(self, moments: Sequence[Any] | None = None) -> None:
-        """Packs the moments of a fight that is over, or others in their place: they take a hundredth of the memory."""
-        content = self.moments_text(0) if moments is None else orjson.dumps(moments)
-        self._packed, self._texts, self.last = zlib.compress(content, 1), [], {}
+    def put_away(self, moments: bytes | None = None) -> None:
+        """Packs the moments of a fight that is over, or takes others in their place, JSON that zlib has packed."""
+        self._packed = zlib.compress(self.moments_text(0), 1) if moments is None else moments
+        self._texts, self.last = [], {}
 
     def moments_from(self, first: int) -> list[dict[str, Any]]:
         """Returns the moments from a number on, also if they are put away."""

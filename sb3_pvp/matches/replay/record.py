@@ -22,6 +22,7 @@ from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
+from sb3_pvp.matches.replay.packed_list import PLAIN, PackedList
 from sb3_pvp.players import opponents
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.players.seats import Observation
@@ -32,7 +33,7 @@ from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
 
 FUTURE = 10  #: Ticks that a world model is asked for.
-KEPT = 64  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
+KEPT = PLAIN - 1  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
 SHOWN = 6  #: So many of the numbers that it sees are recorded, those that change most.
 
 
@@ -148,7 +149,7 @@ class RunningFight:
         self.names = [fighter.player.name for fighter in fighters]
         self.fighters = fighters
         self.actions: list[NDArray[np.int64]] = []  #: Of both seats in each tick, ``(2, heads)``; zeros of a bot.
-        self.scenes: list[Any] = []  #: At the start and after each tick.
+        self.scenes = PackedList[Any]()  #: At the start and after each tick.
         self._agents = [fighter for fighter in fighters if fighter.opponent is not None]
         self._seed, self._deterministic = seed, deterministic
         self._decided: dict[int, NDArray[np.int64]] = {}  # by seat, for the next tick
@@ -209,8 +210,9 @@ class RunningFight:
 
     def forget(self) -> None:
         """Drops all moments but the `KEPT` newest, of a fight that is only watched: what it takes does not grow."""
-        for each in (self.scenes, *(part for fighter in self.fighters for part in fighter.kept)):
-            del each[:-KEPT]
+        self.scenes.keep(KEPT)
+        for fighter in self.fighters:
+            fighter.forget()
 
     def _look(self) -> None:
         if self._viewer is not None:
@@ -230,8 +232,8 @@ class RecordedFighter:
     model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
-    _states: list[Any] = field(default_factory=list)  #: After each action, of a world model.
-    _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
+    _states: PackedList[Any] = field(default_factory=PackedList)  #: After each action, of a world model.
+    _ticks: PackedList[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=PackedList)
 
     @property
     def frame_ages(self) -> tuple[int, ...]:
@@ -248,15 +250,17 @@ class RecordedFighter:
         actions, self._state = self.opponent.predict(
             frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
-        self._ticks.append((seen, mask, actions[0]))
+        own: NDArray[np.int64] = actions[0]
+        self._ticks.append((seen, mask, own))
         if getattr(self.opponent, "imagine", None) is not None:
             self._states.append(self._state[0])
-        return self._ticks[-1][-1]
+        return own
 
-    @property
-    def kept(self) -> tuple[list[Any], ...]:
-        """Lists that grow with each tick."""
-        return self.rewards, self._states, self._ticks
+    def forget(self) -> None:
+        """Drops all ticks but the `KEPT` newest."""
+        del self.rewards[:-KEPT]
+        self._states.keep(KEPT)
+        self._ticks.keep(KEPT)
 
     def columns(self, contract: Contract, ticks: int) -> tuple[Sequence[Any], ...]:
         """Returns its decisions, outlooks and rewards for each `Moment`, from the start (0) to ``ticks``."""

@@ -36,4 +36,4 @@ def opened(browser: Any, width: int = 1280, refused: str = "", **options: Any) -
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     yield page
     context.close()
-    assert not [each for each in wrong if not refused or refused not in each]
+    assert not [each for each in wrong if not refused or refused not in each], wrong

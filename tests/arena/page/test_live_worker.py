@@ -70,5 +70,8 @@ def test_a_fight_that_is_only_watched_takes_no_more_memory_the_longer_it_is(figh
     running = live_worker._fights[0].running
     for tick in range(1, 2 * KEPT):
         fights({"step": 0, "orders": []})
-        lists = (running.scenes, *running.fighters[0].kept, *running.fighters[1].kept)
+        lists: list[Any] = [
+            running.scenes,
+            *(part for each in running.fighters for part in (each.rewards, each._ticks)),
+        ]
         assert max(map(len, lists)) <= KEPT and len(running.actions) == tick

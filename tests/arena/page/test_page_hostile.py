@@ -6,16 +6,21 @@ import json
 import random
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
+import psutil
 import pytest
+from starlette.testclient import TestClient
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.page.live_fight import MOST_ORDERS
+from sb3_pvp.arena.page import page_server
+from sb3_pvp.arena.page.app import make_app
+from sb3_pvp.arena.page.live_fight import MOST_BEHIND, MOST_ORDERS
 from sb3_pvp.arena.page.page_server import MOST_MESSAGE, serving_page
 from tests.arena.page.pages import served
 
@@ -96,6 +101,39 @@ def test_dead_and_slow_clients_cost_others_nothing(address: str) -> None:
             never_read.say(lambda number: _handshake(address, fight))
             assert asked(f"{address}/api/challenge")[0] == 200
             assert ticks == [0]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux cuts off who does not read")
+def test_who_reads_nothing_is_cut_off(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "UNREAD", 500)
+    request = b"GET /static/watch.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with serving_page(arena, port=0, guarded=False) as address, closing(socket.socket()) as dead:
+        dead.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        dead.connect(place(address))
+        dead.sendall(200 * request)
+
+        def is_served() -> bool:
+            served = [each.raddr for each in psutil.Process().net_connections("tcp") if each.raddr]
+            return dead.getsockname() in served
+
+        for expected in (True, False):
+            deadline = time.monotonic() + PATIENCE
+            while is_served() != expected and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert is_served() == expected
+        assert asked(f"{address}/api/challenge")[0] == 200
+
+
+def test_who_is_too_far_behind_is_let_go_with_all_that_was_sent(arena: Arena) -> None:
+    with TestClient(make_app(arena, ["testserver"], guarded=False)) as http:
+        begun = http.post("/api/live", json={"first": "level-8", "second": "level-2", "paused": True}).json()
+        fight = http.app.state.page.live.find(begun["id"])
+        with fight.watching(-1) as messages:
+            for _ in range(2 * MOST_BEHIND):
+                fight.told()
+            sent = [messages.get_nowait() for _ in range(messages.qsize())]
+            assert sent[-1] is None and None not in sent[:-1] and len(sent) == MOST_BEHIND + 1
+            assert messages not in fight.viewers
 
 
 def test_huge_and_mad_messages_close_only_their_own_socket(address: str) -> None:
