@@ -11,7 +11,7 @@ import orjson
 
 from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.matches.replay.page import end_event, short_labels
-from sb3_pvp.matches.replay.recording import Recording
+from sb3_pvp.matches.replay.recording import MAX_SIZE, Recording
 
 
 class GrowingRecording:
@@ -75,7 +75,8 @@ class GrowingRecording:
     def moments_text(self, first: int) -> bytes:
         """Returns `moments_from` as JSON."""
         if self._packed:
-            every = zlib.decompress(self._packed)
+            # It may come from a process with strangers' players, and could be a bomb.
+            every = zlib.decompressobj().decompress(self._packed, MAX_SIZE)
             return orjson.dumps(orjson.loads(every)[first:]) if first else every
         texts = [*map(zlib.decompress, self._texts[first:])]
         if self.last and first <= self.tick:

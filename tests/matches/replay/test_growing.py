@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import orjson
 import pytest
 
 from sb3_pvp.common.arguments import to_plain
+from sb3_pvp.matches.replay import growing
 from sb3_pvp.matches.replay.growing import GrowingRecording
 from sb3_pvp.matches.replay.page import content_of
 from sb3_pvp.matches.replay.record import record_fight
@@ -52,3 +54,12 @@ def test_what_is_put_away_is_still_there(grown: tuple[object, GrowingRecording])
     assert not grown[1].last and grown[1].tick == len(before["recording"]["moments"]) - 1
     assert orjson.loads(orjson.dumps(grown[1].content())) == before
     assert grown[1].moments_from(2) == before["recording"]["moments"][2:]
+
+
+def test_what_others_have_packed_takes_no_more_than_a_fight_may(
+    grown: tuple[object, GrowingRecording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, recording = grown
+    monkeypatch.setattr(growing, "MAX_SIZE", 1000)
+    recording.put_away(zlib.compress(b"[" + b" " * 1_000_000 + b"]"))
+    assert len(recording.moments_text(0)) == 1000
