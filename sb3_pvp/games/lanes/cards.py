@@ -1,6 +1,6 @@
 """The cards: a table of data, one row a card, and the same as whole numbers for compiled rules.
 
-Lengths are in tiles and times in seconds; the rules count in thousandths of a tile, and in ticks of a tenth of a second.
+Lengths are in tiles, times in seconds; rules count in thousandths of a tile, and in ticks of a tenth of a second.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ NUM_TOWERS = 3  #: A side's first units: the guards on its left and on its right
 KINDS = ("troop", "building", "spell", "tower")
 TARGETS = ("ground", "any", "buildings")
 #: The columns of the table of figures that the rules read.
-COST, KIND, COUNT, HEALTH, DAMAGE, PAUSE, RANGE, SPEED, AIMS, FLIES, SPLASH, SIGHT, RADIUS, DEPLOY, LIFE, SHARE, STUN, COLOUR = (
-    range(18)
-)  # fmt: skip
+COST, KIND, COUNT, HEALTH, DAMAGE, PAUSE, RANGE, SPEED, AIMS = range(9)
+FLIES, SPLASH, SIGHT, RADIUS, DEPLOY, LIFE, SHARE, STUN, COLOUR = range(9, 18)
 #: Kinds and targets in that table.
 TROOP, BUILDING, SPELL, TOWER = range(4)
 GROUND, ANY, BUILDINGS = range(3)

@@ -73,7 +73,7 @@ def _draw_battles(
 
 @compiled
 def _draw_unit(unit: Units, seat: int, side: int, figures: Ints, picture: Floats) -> None:
-    """Draws a disc in the colour of its side, a smaller one in that of its card, and its health above; towers square."""
+    """Draws a disc in the colour of its side, a smaller one in its card's, and its health above; towers square."""
     card, sign, size = unit[rules.CARD], 1 - 2 * seat, picture.shape[2]
     x, y = unit[rules.X] * sign + rules.HALF_X, rules.HALF_Y - unit[rules.Y] * sign
     team, paint, radius = OWN if side == seat else OTHER, figures[card, cards.COLOUR], figures[card, cards.RADIUS]

@@ -270,7 +270,7 @@ def _may_hit(aims: int, card: int, figures: Ints) -> bool:
     if kind == SPELL:
         return False
     if aims == BUILDINGS:
-        return bool(kind == BUILDING or kind == TOWER)
+        return bool(kind in (BUILDING, TOWER))
     return bool(aims != GROUND or figures[card, FLIES] == 0)
 
 

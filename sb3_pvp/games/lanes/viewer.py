@@ -152,7 +152,7 @@ class LanesViewer:
         return {"script": script, "style": (data / "lanes.css").read_text("utf-8")}
 
     def controls(self) -> tuple[ControlGroup, ...]:
-        """Returns cards, columns and rows, which are chosen on the picture of the page, by dragging a card to a tile."""
+        """Returns cards, columns and rows, chosen on the picture of the page by dragging a card to a tile."""
         places = [*columns_head().actions, *rows_head(self._table).actions]
         controls = [Control(name, name) for name in self._table.names]
         controls += [Control(each.id, each.id.replace("_", " ")) for each in places]
