@@ -57,8 +57,9 @@ def _frames(size: int, frames: int) -> tuple[NDArray[Any], NDArray[Any], NDArray
             elixir.append(world.elixir[fight, 0] / DROPS)
             for card, x, y in _troops(world, fight):
                 left, top = (x + 9000) * size // 32000 - width // 2, (16000 - y) * size // 32000 - width // 2
-                if 0 <= left <= size - width and 0 <= top <= size - width:
-                    windows.append(canvas[fight, 0, :, top : top + width, left : left + width].astype(np.uint8).ravel())
+                if min(left, top) >= 0 and max(left, top) <= size - width:
+                    window = canvas[fight, 0, :, top : top + width, left : left + width]
+                    windows.append(window.astype(np.uint8).ravel())
                     troops.append(card)
     few = slice(0, frames)
     return np.array(pictures[few]), np.array(elixir[few]), np.array(windows), np.array(troops)
@@ -74,7 +75,7 @@ def _troops(world: Any, fight: int) -> list[tuple[int, int, int]]:
 
 
 def _fit(seen: NDArray[Any], told: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns what ridge regression reads in ``others``; in its dual form, since pictures have more pixels than rows."""
+    """Returns what ridge regression reads in ``others``, in its dual form: pictures have more pixels than rows."""
     mean, level = seen.mean(axis=0, dtype=np.float32), told.mean(axis=0)
     one, two = ((each.astype(np.float32) - mean) / 255.0 for each in (seen, others))
     weights = np.linalg.solve((one @ one.T).astype(np.float64) + _RIDGE * np.eye(len(one)), told - level)

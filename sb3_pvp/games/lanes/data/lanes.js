@@ -1,27 +1,27 @@
 // The arena from above, and for a person who plays it the hand below: drag a card to a tile, or click both, or use keys.
-const WIDE = 18, HIGH = 32, MIDDLE = 15, POCKET = [17, 18, 19, 20], HAND_Y = 33.6, CARD_WIDE = 4.1;
+const TILES_WIDE = 18, TILES_HIGH = 32, MIDDLE = 15, POCKET = [17, 18, 19, 20], HAND_Y = 33.6, CARD_WIDE = 4.1;
 let picked = "", dragged = false, cursor = [8, 10];
 
 const sceneOf = (tick) => moments[tick].scene;
 const isTurned = () => page.person !== null && page.person !== undefined && sceneOf(lastTick).seat === 1;
-const across = (x) => (isTurned() ? -x : x) + WIDE / 2, down = (y) => HIGH / 2 - (isTurned() ? -y : y);
+const across = (x) => (isTurned() ? -x : x) + TILES_WIDE / 2, down = (y) => TILES_HIGH / 2 - (isTurned() ? -y : y);
 const ownSeat = () => Math.max(sceneOf(lastTick).seat, 0);
 const plays = () => scene.press !== null && current === lastTick;
 
 scene.picture = (tick) => {
   const { units } = sceneOf(tick), hand = plays() ? sceneOf(tick).hands[ownSeat()] : null;
-  const picture = shape("svg", { viewBox: `0 0 ${WIDE} ${hand ? 41.5 : HIGH}`, role: "img", class: "lanes" });
+  const picture = shape("svg", { viewBox: `0 0 ${TILES_WIDE} ${hand ? 41.5 : TILES_HIGH}`, role: "img", class: "lanes" });
   picture.append(shape("title", {}, arenaInWords(tick)), ...lanesGround());
   if (picked && hand) picture.append(...openTiles(picked));
   for (const flies of [false, true]) picture.append(...units.filter((unit) => CARDS[unit.card].flies === flies).map(unitFigure));
   if (hand) picture.append(...handFigures(hand, sceneOf(tick).elixir[ownSeat()]));
-  if (picked && hand) picture.append(shape("rect", { class: "ghost", x: cursor[0], y: HIGH - 1 - cursor[1], width: 1, height: 1 }));
+  if (picked && hand) picture.append(shape("rect", { class: "ghost", x: cursor[0], y: TILES_HIGH - 1 - cursor[1], width: 1, height: 1 }));
   return picture;
 };
 
 function lanesGround() {
-  const bridges = [-5.5, 5.5].map((x) => shape("rect", { class: "plank", x: x + WIDE / 2 - 1, y: MIDDLE, width: 2, height: 2 }));
-  return [shape("rect", { class: "grass", width: WIDE, height: HIGH }), shape("rect", { class: "water", y: MIDDLE, width: WIDE, height: 2 }), ...bridges];
+  const bridges = [-5.5, 5.5].map((x) => shape("rect", { class: "plank", x: x + TILES_WIDE / 2 - 1, y: MIDDLE, width: 2, height: 2 }));
+  return [shape("rect", { class: "grass", width: TILES_WIDE, height: TILES_HIGH }), shape("rect", { class: "water", y: MIDDLE, width: TILES_WIDE, height: 2 }), ...bridges];
 }
 
 function unitFigure(unit) {
@@ -41,16 +41,16 @@ function unitFigure(unit) {
 
 /** The sub-actions of a card on a tile of the own view, or null if the card may not be placed there. */
 function placing(card, column, row) {
-  const isSpell = CARDS[card].kind === "spell", lane = column < WIDE / 2 ? "left" : "right";
+  const isSpell = CARDS[card].kind === "spell", lane = column < TILES_WIDE / 2 ? "left" : "right";
   const name = isSpell || row < MIDDLE ? `row_${row}` : POCKET.includes(row) ? `${lane}_row_${row}` : "";
   return name && scene.allows(name) ? [card, `column_${column}`, name] : null;
 }
 
 function openTiles(card) {
   const tiles = [];
-  for (let row = 0; row < HIGH; row++) {
-    for (const first of [0, WIDE / 2]) {
-      if (placing(card, first, row)) tiles.push(shape("rect", { class: "open", x: first, y: HIGH - 1 - row, width: WIDE / 2, height: 1 }));
+  for (let row = 0; row < TILES_HIGH; row++) {
+    for (const first of [0, TILES_WIDE / 2]) {
+      if (placing(card, first, row)) tiles.push(shape("rect", { class: "open", x: first, y: TILES_HIGH - 1 - row, width: TILES_WIDE / 2, height: 1 }));
     }
   }
   return tiles;
@@ -77,11 +77,11 @@ function drawAgain(said) {
 
 function tileAt(event) {
   const box = byId("arena").querySelector("svg.lanes"), at = new DOMPoint(event.clientX, event.clientY).matrixTransform(box.getScreenCTM().inverse());
-  const column = Math.floor(at.x), row = HIGH - 1 - Math.floor(at.y);
-  return column >= 0 && column < WIDE && row >= 0 && row < HIGH ? [column, row] : null;
+  const column = Math.floor(at.x), row = TILES_HIGH - 1 - Math.floor(at.y);
+  return column >= 0 && column < TILES_WIDE && row >= 0 && row < TILES_HIGH ? [column, row] : null;
 }
 
-function place(column, row) {
+function putCard(column, row) {
   const actions = placing(picked, column, row);
   if (!actions) {
     drawAgain(`${picked} cannot be placed on column ${column}, row ${row}.`);
@@ -119,7 +119,7 @@ document.addEventListener("pointerup", (event) => {
   if (!plays() || !picked) return;
   const tile = tileAt(event), isInside = byId("arena").contains(document.elementFromPoint(event.clientX, event.clientY));
   // To let a card go where it lies only picks it.
-  if (tile && isInside) place(...tile);
+  if (tile && isInside) putCard(...tile);
   dragged = false;
 });
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -128,9 +128,9 @@ document.addEventListener("keydown", (event) => {
   const hand = sceneOf(lastTick).hands[ownSeat()], number = "1234".indexOf(event.key), step = ARROWS[event.key];
   if (event.key.length === 1 && number >= 0) pick(hand[number]);
   else if (picked && step) {
-    cursor = [Math.min(Math.max(cursor[0] + step[0], 0), WIDE - 1), Math.min(Math.max(cursor[1] + step[1], 0), HIGH - 1)];
+    cursor = [Math.min(Math.max(cursor[0] + step[0], 0), TILES_WIDE - 1), Math.min(Math.max(cursor[1] + step[1], 0), TILES_HIGH - 1)];
     drawAgain("");
-  } else if (picked && event.key === "Enter") place(...cursor);
+  } else if (picked && event.key === "Enter") putCard(...cursor);
   else if (picked && event.key === "Escape") {
     picked = "";
     drawAgain("");
