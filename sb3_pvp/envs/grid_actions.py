@@ -101,8 +101,7 @@ class GridActionWrapper(Game):
             if number in self.cells:
                 entries = [[head.actions[each] for each in members] for members in self.cells[number].members]
             heads.append(Head(head.id, head.description, tuple(_joined(each, names, whole) for each in entries)))
-        shape = {"shape": inner.shape, "pixels": inner.pixels}
-        return Contract(self.name, tuple(heads), inner.observations, **shape)
+        return Contract(self.name, tuple(heads), inner.observations, shape=inner.shape, pixels=inner.pixels)
 
 
 class GridWorld:

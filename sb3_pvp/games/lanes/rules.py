@@ -7,6 +7,8 @@ health falls, all move together, and bodies push each other apart. No seat comes
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -234,7 +236,7 @@ def _act(clock: int, seat: int, slot: int, figures: Ints, units: Units, tops: In
             scratch[seat, slot, _HURT] += units[seat, slot, LEFT]
     if units[seat, slot, WAIT] > 0:
         units[seat, slot, WAIT] -= 1
-    target = np.int64(units[seat, slot, TARGET])
+    target: Any = np.int64(units[seat, slot, TARGET])
     if target < 0 or not _reaches(seat, slot, target, figures, units):
         # Who walks looks round in every third tick, slot by slot, and when its target is gone.
         if target < 0 or (clock + slot) % 3 == 0:
@@ -291,11 +293,11 @@ def _choose_target(seat: int, slot: int, figures: Ints, units: Units, tops: Ints
         # The guards of the other side are numbered from its own left.
         guard = 1 if x * (1 - 2 * seat) <= 0 else 0
         target = np.int64(guard if units[side, guard, LEFT] > 0 else NUM_TOWERS - 1)
-    return target
+    return int(target)
 
 
 @compiled
-def _part(whole: int, share: int, of: int) -> int:
+def _part(whole: Any, share: Any, of: Any) -> Any:
     """Returns ``whole * share / of``, cut towards 0, so that it is the same to both sides."""
     return whole * share // of if whole >= 0 else -(-whole * share // of)
 
@@ -318,7 +320,8 @@ def _burst(x: int, y: int, seat: int, card: int, figures: Ints, units: Units, to
 def _step(seat: int, slot: int, target: int, figures: Ints, units: Units, scratch: Ints) -> None:
     """Writes how far a unit walks in this tick; who cannot fly crosses the river on a bridge."""
     x, y, sign = np.int64(units[seat, slot, X]), np.int64(units[seat, slot, Y]), 1 - 2 * seat
-    goal_x, goal_y = np.int64(units[1 - seat, target, X]), np.int64(units[1 - seat, target, Y])
+    goal_x: Any = np.int64(units[1 - seat, target, X])
+    goal_y: Any = np.int64(units[1 - seat, target, Y])
     card = units[seat, slot, CARD]
     if figures[card, FLIES] == 0:
         bank = 1 if goal_y > 0 or (goal_y == 0 and sign > 0) else -1

@@ -100,7 +100,7 @@ class _Player:
 
     def is_on(self, units: Floats, right: Booleans) -> Booleans:
         """Returns which units are there, on the right or left of the arena, ``(N, 8)``; ``right`` is ``(N,)``."""
-        return (self.fact(units, "here") > 0) & ((self.fact(units, "x") > 0) == right[:, None])
+        return np.asarray((self.fact(units, "here") > 0) & ((self.fact(units, "x") > 0) == right[:, None]))
 
     def _units(self, side: int) -> Floats:
         size = FOREMOST * len(UNIT_FACTS)

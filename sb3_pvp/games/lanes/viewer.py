@@ -77,9 +77,8 @@ class LanesViewer:
     ) -> LanesScene:
         """Returns the scene as the player of this seat may see it: without the other hand and elixir."""
         full = self.scene(world, fight, names)
-        hands, elixir = (
-            [each if own == seat else None for own, each in enumerate(both)] for both in (full.hands, full.elixir)
-        )
+        hands = [each if own == seat else None for own, each in enumerate(full.hands)]
+        elixir = [each if own == seat else None for own, each in enumerate(full.elixir)]
         return replace(full, hands=tuple(hands), elixir=tuple(elixir), seat=seat)
 
     def text(self, scene: LanesScene, color: bool = True) -> str:

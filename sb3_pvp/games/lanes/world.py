@@ -123,11 +123,12 @@ class LanesWorld(ArrayWorld):
 
     def look(self, fights: NDArray[np.int64], seat: int) -> NDArray[np.float32]:
         """Returns the numbers that a seat sees, or would see if its observations were no pictures, ``(N, D)``."""
-        seen = self.obs
+        seen: NDArray[np.float32] = self.obs
         if self.contract.pixels:
             seen = np.zeros((self.num_fights, 2, self.vectors.num_observations), np.float32)
             see(fights, self.figures, self.battles, seen, seat)
-        return seen[fights, seat]
+        own: NDArray[np.float32] = seen[fights, seat]
+        return own
 
     def _show(self, fights: NDArray[np.int64]) -> None:
         allow(fights, self.figures, self.battles, self.masks)

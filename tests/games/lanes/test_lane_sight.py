@@ -15,9 +15,9 @@ from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import controls_of
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.lanes import LANES, LANES_PIXELS, LanesGame, lanes_pixels, read_cards
-from sb3_pvp.games.lanes.cards import own_cards
+from sb3_pvp.games.lanes.cards import NUM_TOWERS, own_cards
 from sb3_pvp.games.lanes.params import STANDARD
-from sb3_pvp.games.lanes.rules import NUM_TOWERS, X, Y
+from sb3_pvp.games.lanes.rules import X, Y
 from tests.games.lanes.battles import action, give, new_world, random_actions
 
 TABLE = (Path(__file__).parents[3] / "sb3_pvp/games/lanes/data/cards.tsv").read_text("utf-8")

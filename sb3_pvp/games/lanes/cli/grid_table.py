@@ -68,9 +68,21 @@ def _run(
     if run["env_steps"]:
         model = PvpPPO.load(file, env=env)
     else:
-        settings = {"n_steps": _STEPS, "batch_size": 1024, "n_epochs": 2, "learning_rate": 5e-4, "gamma": 0.995}
+        settings: dict[str, Any] = {
+            "n_steps": _STEPS,
+            "batch_size": 1024,
+            "n_epochs": 2,
+            "learning_rate": 5e-4,
+            "gamma": 0.995,
+        }
         model = PvpPPO(
-            AutoregressivePolicy, env, **settings, ent_coef=0.003, seed=seed, policy_kwargs={"net_arch": [128, 128]}
+            AutoregressivePolicy,
+            env,
+            **settings,
+            gamma=0.995,
+            ent_coef=0.003,
+            seed=seed,
+            policy_kwargs={"net_arch": [128, 128]},
         )
     while run["cpu"] < 60 * minutes:
         began = time.process_time()
@@ -95,7 +107,8 @@ def _keep(path: Path, run: dict[str, Any]) -> None:
 
 def _win_rate(model: Any, env: PvpVecEnv, battles: int) -> float:
     """Returns the share of battles that a model wins, a draw as a half, with sampled actions."""
-    seen, points, over = env.reset(), 0.0, 0
+    seen: Any = env.reset()
+    points, over = 0.0, 0
     while over < battles:
         actions, _ = model.predict(seen, deterministic=False)
         seen, _, dones, infos = env.step(actions)

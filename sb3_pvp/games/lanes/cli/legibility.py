@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.games.lanes import LANES, lanes_pixels
-from sb3_pvp.games.lanes.cards import KIND, TROOP
+from sb3_pvp.games.lanes.cards import KIND, NUM_TOWERS, TROOP
 from sb3_pvp.games.lanes.pixels import draw
-from sb3_pvp.games.lanes.rules import CARD, DROPS, LEFT, NUM_TOWERS, X, Y
+from sb3_pvp.games.lanes.rules import CARD, DROPS, LEFT, X, Y
 
 _BATTLES, _EVERY = 20, 8
 _WINDOW = 3  #: Tiles around a troop that the probe sees.
@@ -43,7 +43,10 @@ def _frames(size: int, frames: int) -> tuple[NDArray[Any], NDArray[Any], NDArray
     world = LANES.make_world("sim", _BATTLES, 0, params)
     both = {"bots": ("baseline", "baseline"), "reset_params": params}
     world.reset(options={"seed": 1, **both})
-    pictures, elixir, windows, troops = [], [], [], []
+    pictures: list[Any] = []
+    elixir: list[float] = []
+    windows: list[Any] = []
+    troops: list[int] = []
     canvas = np.zeros((_BATTLES, 2, 3, size, size), np.float32)
     width = max(_WINDOW * size // 32, 2)
     while len(pictures) < frames:
