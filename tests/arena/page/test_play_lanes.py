@@ -26,10 +26,11 @@ def playing(browser: Any, folder: Path, width: int = 1280, **options: Any) -> It
 
 def tile(page: Any, column: int, row: int) -> tuple[float, float]:
     """Returns where a tile is on the screen."""
-    box = page.locator("svg.lanes").bounding_box()
-    scale = min(box["width"] / 18, box["height"] / 41.5)
-    left = box["x"] + (box["width"] - 18 * scale) / 2
-    return left + (column + 0.5) * scale, box["y"] + (31.5 - row) * scale
+    # By the page itself: it draws anew all the time, so that an element may be gone.
+    point = "(at) => { const to = new DOMPoint(...at).matrixTransform(MATRIX); return [to.x, to.y]; }"
+    matrix = "byId('arena').querySelector('svg.lanes').getScreenCTM()"
+    x, y = page.evaluate(point.replace("MATRIX", matrix), [column + 0.5, 31.5 - row])
+    return x, y
 
 
 def payable(page: Any) -> str:

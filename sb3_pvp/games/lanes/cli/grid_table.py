@@ -55,7 +55,7 @@ def _run(
     say: Callable[[str], Any] | None,
 ) -> dict[str, float]:
     """Trains until the budget is spent, from the last part that is kept, and returns the result, which is kept too."""
-    from sb3_pvp import PvpPPO
+    from sb3_pvp.algorithms.ppo import PvpPPO
     from sb3_pvp.policies import AutoregressivePolicy
 
     name = f"tile{game.tile}-seed{seed}-{opponent}"

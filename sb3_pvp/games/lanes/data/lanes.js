@@ -64,7 +64,7 @@ function handFigures(hand, elixir) {
     const box = shape("g", { class: `card${card === picked && !isNext ? " picked" : ""}${elixir < CARDS[card].cost ? " dear" : ""}`, transform: `translate(${x} ${HAND_Y})` });
     if (!isNext) box.setAttribute("data-card", card);
     box.append(shape("title", {}, `${isNext ? "next: " : ""}${card}, ${CARDS[card].cost} elixir. ${CARDS[card].about}`), shape("rect", { ...size, rx: 0.3, fill: `#${CARDS[card].colour}` }));
-    box.append(shape("text", { x: size.width / 2, y: size.height / 2, ...(isNext ? { style: "font-size:.45px" } : {}) }, card), shape("text", { x: size.width / 2, y: size.height - 0.4 }, String(CARDS[card].cost)));
+    box.append(shape("text", { x: size.width / 2, y: size.height / 2, class: isNext ? "small" : "" }, card), shape("text", { x: size.width / 2, y: size.height - 0.4 }, String(CARDS[card].cost)));
     return box;
   });
   return [bar, shape("text", { x: 9, y: 33.1 }, `${elixir.toFixed(1)} elixir`), ...figures];
