@@ -18,6 +18,7 @@ from benchmarks.dreamer_proofs.commands import dreamer_proofs
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.ghost import bench_ghost
+from benchmarks.lanes import bench_lanes
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.mapoca import bench_mapoca
 from benchmarks.model_card import model_card
@@ -58,6 +59,7 @@ app.command("model_card")(model_card)
 app.command("peers")(bench_peers)
 app.command("soccer")(bench_soccer)
 app.command("chess")(bench_chess)
+app.command("lanes")(bench_lanes)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)

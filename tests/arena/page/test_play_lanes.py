@@ -1,0 +1,87 @@
+"""A person plays on the lanes in a real browser: drags a card to a tile, by mouse, touch and keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.arena.page.browser import opened
+from tests.arena.page.test_page_browser import browser, shot
+from tests.arena.page.test_play_browser import OVER, arena_of, begin, fast, until
+
+__all__ = ["browser", "fast"]  # fixtures
+
+
+@contextmanager
+def playing(browser: Any, folder: Path, width: int = 1280, **options: Any) -> Iterator[Any]:
+    with arena_of("LaneClash-v0", folder, "spender") as address, opened(browser, width, **options) as page:
+        begin(page, address, "spender")
+        until(page, "lastTick > 0")
+        yield page
+
+
+def tile(page: Any, column: int, row: int) -> tuple[float, float]:
+    """Returns where a tile is on the screen."""
+    # By the page itself: it draws anew all the time, so that an element may be gone.
+    point = "(at) => { const to = new DOMPoint(...at).matrixTransform(MATRIX); return [to.x, to.y]; }"
+    matrix = "byId('arena').querySelector('svg.lanes').getScreenCTM()"
+    x, y = page.evaluate(point.replace("MATRIX", matrix), [column + 0.5, 31.5 - row])
+    return x, y
+
+
+def payable(page: Any) -> str:
+    """Waits for a troop that can be paid, and returns its name."""
+    wanted = "sceneOf(lastTick).hands[0].slice(0, 4).find((card) => scene.allows(card) && CARDS[card].kind === 'troop')"
+    until(page, f"Boolean({wanted})")
+    return str(page.evaluate(wanted))
+
+
+PLACED = "moments[lastTick].scene.units.filter((unit) => unit.seat === 0 && unit.card === '{}').length > 0"
+
+
+def test_a_card_is_dragged_to_a_tile(browser: Any, tmp_path: Path) -> None:
+    with playing(browser, tmp_path) as page:
+        card = payable(page)
+        box = page.locator(f"[data-card={card}]").bounding_box()
+        page.mouse.move(box["x"] + 20, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(*tile(page, 3, 10), steps=4)
+        assert page.locator(".ghost").count() == 1 and page.locator(".open").count() == 30
+        page.mouse.up()
+        until(page, PLACED.format(card))
+        until(page, "moments[lastTick].scene.units.some((unit) => unit.seat && CARDS[unit.card].kind === 'troop')")
+        shot(page, "lanes-1280")
+        assert page.evaluate("moments[lastTick].scene.hands[1]") is None
+        page.get_by_role("button", name="Give up").click()
+        until(page, OVER)
+        assert page.locator("#result").inner_text().startswith("You have lost.")
+        shot(page, "lanes-after-1280")
+
+
+def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, tmp_path: Path) -> None:
+    with playing(browser, tmp_path, 390) as page:
+        card = payable(page)
+        number = page.evaluate("(card) => sceneOf(lastTick).hands[0].indexOf(card)", card) + 1
+        page.keyboard.press(str(number))
+        page.mouse.click(*tile(page, 3, 25))
+        assert "cannot be placed on column 3, row 25" in page.locator("#said").inner_text()
+        page.keyboard.press("ArrowLeft")
+        for _ in range(15):
+            page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        until(page, PLACED.format(card))
+        shot(page, "lanes-390")
+
+
+@pytest.mark.slow
+def test_a_card_is_placed_by_touch(browser: Any, tmp_path: Path) -> None:
+    touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    with playing(browser, tmp_path, 390, **touch) as page:
+        card = payable(page)
+        page.locator(f"[data-card={card}]").tap()
+        page.touchscreen.tap(*tile(page, 14, 12))
+        until(page, PLACED.format(card))
