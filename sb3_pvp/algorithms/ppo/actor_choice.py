@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, PlayedStep, obstacle
+from sb3_pvp.algorithms.actors.fleet import MEMORY
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.common.cores import num_cores
 
@@ -74,6 +75,8 @@ def rollout_of_actors(
     rollout = env.wait()
     # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
     model._last_episode_starts[rollout.begun] = True
+    if (states := rollout.arrays.get(MEMORY)) is not None:
+        model._memory_states = states.copy()  # the next rollout may begin before this one has been learned from
     return env.steps(rollout), rollout.rows
 
 

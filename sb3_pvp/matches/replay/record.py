@@ -230,7 +230,7 @@ class RecordedFighter:
     model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
-    _states: list[Any] = field(default_factory=list)  #: After each action, of a world model.
+    _states: list[Any] = field(default_factory=list)  #: Before each action with memory; after it, of a world model.
     _ticks: list[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=list)
 
     @property
@@ -244,6 +244,8 @@ class RecordedFighter:
         if not self._ticks:
             self._state = self.opponent.initial_state([seed])
         # Only models have frame ages; scripts take one frame without the leading axis.
+        if hasattr(self.opponent, "remembered"):
+            self._states.append(self._state[0])
         frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
         actions, self._state = self.opponent.predict(
             frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
@@ -301,7 +303,9 @@ class RecordedFighter:
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             chosen = np.stack(actions), np.stack(masks)
             policy: Any = self.model.policy
-            flat, values = probabilities_and_values(policy, observations, *chosen)
+            states: Any = self._states and np.stack(self._states[-len(seen) :])
+            known = (self.opponent.remembered(states),) if self._states else ()  # type: ignore[union-attr]
+            flat, values = probabilities_and_values(policy, observations, *chosen, *known)
             probabilities = [_by_head(contract, row) for row in flat]
             predictor = getattr(self.model, "outcome_predictor", None)
             wins = outlooks if predictor is None else predictor.predict(observations)["WIN"].tolist()
