@@ -18,10 +18,9 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from sb3_pvp.common.errors import require_known
-from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.game.contract.model import loadable_contracts
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.policies.contracts import AUTO, find_contract
 from sb3_pvp.policies.features import (
-    OBSERVATION,
     NormalizedFeatures,
     checked_observation,
     flat_masks,
@@ -44,7 +43,6 @@ from sb3_pvp.policies.networks import (
 from sb3_pvp.policies.sampling import AutoregressiveDistribution
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
-AUTO = "auto"
 
 
 class AutoregressivePolicy(MaskableActorCriticPolicy):
@@ -354,7 +352,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def _seen(self, obs: PyTorchObs, remembered: Remembered | None = None) -> th.Tensor:
         """Returns normalised features, with memory followed by what is remembered in this tick."""
-        features = self.features(obs)
+        features: th.Tensor = self.features(obs)
         if self.memory is None:
             return features
         if remembered is None:
@@ -377,8 +375,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         Args:
             observation: an observation of the environment, with or without ``"privileged"``; or, for a Dict space, the
                 array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` of its ``"observation"``.
-            state: of a policy with memory, what the last call has returned, one array ``(batch, width)``; ``None`` where
-                episodes begin. Others do not use it.
+            state: with memory, what the last call has returned, an array ``(batch, width)`` in a tuple; ``None`` where
+                episodes begin.
             episode_start: bool ``(batch,)``: which episodes begin, so that nothing before counts; by default none.
             deterministic: take the most likely entry of every head; or a sequence with one bool per head.
             action_masks: flat masks ``(A,)`` or ``(batch, A)``; may be left out if they are in the observation.
@@ -387,7 +385,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
             Actions ``(heads,)`` or ``(batch, heads)``, and the next state; ``None`` without memory.
 
         Raises:
-            ValueError: if a mask is missing, not 0 or 1, or allows nothing, or the observation does not fit or is NaN, or
+            ValueError: if a mask is missing, not 0 or 1, or allows nothing, the observation does not fit or is NaN, or
                 the state is of another size.
         """
         observation = checked_observation(observation, self.observation_space, action_masks)
@@ -449,62 +447,6 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
         # Not self.device: SB3's property walks the module tree at each call.
         return flat_masks(obs, action_masks, self.rules.num_flat, self.value_net.weight.device)
-
-
-def find_contract(
-    name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
-) -> Contract | None:
-    """Returns the contract with that name or file; for ``"auto"`` the registered one that fits the spaces, if any.
-
-    Raises `ValueError` if the contract has other heads, or ``"auto"`` finds several contracts.
-    """
-    if name == AUTO:
-        shape = head_sizes, features.num_public // features.num_frames
-        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == shape]
-        if len(fitting) > 1:
-            names = ", ".join(each.name for each in fitting)
-            raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
-        return fitting[0] if fitting else None
-    contract = name if name is None or isinstance(name, Contract) else load_contract(name)
-    if contract is not None and contract.head_sizes != head_sizes:
-        raise ValueError(
-            f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
-            f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
-        )
-    return contract
-
-
-def shaped(space: spaces.Space[Any], observations: Mapping[str, NDArray[Any]]) -> Any:
-    """Returns the parts of observations ``(batch, …)`` that a space has, in its shapes; unknown keys are ignored."""
-    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    known = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
-    return known if isinstance(space, spaces.Dict) else known[OBSERVATION]
-
-
-@th.no_grad()
-def probabilities_and_values(
-    policy: MaskableActorCriticPolicy,
-    observations: Mapping[str, NDArray[Any]],
-    actions: NDArray[np.int64],
-    masks: NDArray[np.bool_],
-    remembered: Remembered | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns probabilities of all entries (given earlier actions), float32 ``(batch, A)``, and values ``(batch,)``.
-
-    Args:
-        policy: a policy of MaskablePPO with MultiDiscrete actions.
-        observations: parts of the environment's observation, ``(batch, ...)`` each; unknown keys are ignored.
-        actions: ints ``(batch, heads)``.
-        masks: bool ``(batch, A)``.
-        remembered: see `AutoregressivePolicy.act`.
-    """
-    seen, _ = policy.obs_to_tensor(shaped(policy.observation_space, observations))
-    if isinstance(policy, AutoregressivePolicy):
-        joint, values = policy.evaluate_entries(seen, th.as_tensor(actions, device=policy.device), masks, remembered)
-    else:
-        heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
-        joint, values = th.cat([head.probs for head in heads], 1), policy.predict_values(seen)
-    return joint.cpu().numpy(), values.flatten().cpu().numpy()
 
 
 # Pickle stores a class by its __module__: saved models find it in the package, wherever this file is.

@@ -34,7 +34,7 @@ class MemorySettings(BaseModel, frozen=True, extra="forbid", strict=True):
     """
 
     kind: Literal["gru", "lstm", "attention"]
-    size: PositiveInt = 64  #: Numbers that the actor gets.
+    size: Annotated[int, Field(ge=4)] = 64  #: Numbers that the actor gets; of fewer, rows would depend on each other.
     critic: bool = False
     length: PositiveInt = 128
     ticks: Annotated[int, Field(ge=2)] = 16  #: That attention sees, with the present one.
@@ -145,7 +145,9 @@ class EpisodeMemory(nn.Module):
         (array,) = state if isinstance(state, tuple) and len(state) == 1 else (state,)
         if np.shape(array) != tuple(initial.shape) or begins.shape != (rows,):
             sizes = f"{np.shape(array)} with episode_start {begins.shape}"
-            raise ValueError(f"the state has the shape {sizes}, but this memory has {tuple(initial.shape)}: pass on ours")
+            raise ValueError(
+                f"the state has the shape {sizes}, but this memory has {tuple(initial.shape)}: pass on ours"
+            )
         return Remembered.of(np.asarray(array, np.float32), begins, initial.device)
 
     def act(self, features: th.Tensor, remembered: Remembered) -> th.Tensor:
@@ -159,7 +161,9 @@ class EpisodeMemory(nn.Module):
         """Does `sequence` on flat rows ``(T * rows, …)``, all of a tick and then the next, in float32."""
         rows = len(state)
         with in_float32(features):
-            found = self.sequence(features.float().unflatten(0, (-1, rows)), state, starts.unflatten(0, (-1, rows)))
+            found = self.sequence(
+                features.float().reshape(-1, rows, features.shape[1]), state, starts.reshape(-1, rows)
+            )
         return found.flatten(0, 1)
 
 
@@ -203,10 +207,12 @@ class GruMemory(RecurrentMemory):
 
     def advance(self, inputs: th.Tensor, state: th.Tensor) -> th.Tensor:
         """Implements `RecurrentMemory.advance`."""
-        of_gates, of_new = inputs.split((2 * self.size, self.size), 1)
-        gates, new = self.recurrent(state).split((2 * self.size, self.size), 1)
+        of_gates, of_new = th.split(inputs, [2 * self.size, self.size], 1)
+        gates, new = th.split(self.recurrent(state), [2 * self.size, self.size], 1)
         reset, keep = th.sigmoid(of_gates + gates).chunk(2, 1)
-        return th.lerp(th.tanh(th.addcmul(of_new, reset, new)), state, keep)
+        candidate = th.tanh(th.addcmul(of_new, reset, new))
+        # Not lerp() or addcmul(), whose bits depend on where a row of whole memory is in the batch.
+        return candidate + keep * (state - candidate)
 
 
 class LstmMemory(RecurrentMemory):
@@ -217,8 +223,8 @@ class LstmMemory(RecurrentMemory):
 
     def advance(self, inputs: th.Tensor, state: th.Tensor) -> th.Tensor:
         """Implements `RecurrentMemory.advance`."""
-        output, cell = state.split(self.size, 1)
-        of_gates, of_new = (inputs + self.recurrent(output)).split((3 * self.size, self.size), 1)
+        output, cell = th.split(state, self.size, 1)
+        of_gates, of_new = th.split(inputs + self.recurrent(output), [3 * self.size, self.size], 1)
         enter, keep, leave = th.sigmoid(of_gates).chunk(3, 1)
         cell = th.addcmul(keep * cell, enter, th.tanh(of_new))
         return th.cat([leave * th.tanh(cell), cell], 1)
@@ -238,11 +244,11 @@ class AttentionMemory(EpisodeMemory):
         self.scale = 1 / sqrt(self.size // self.heads)
 
     def _split(self, part: th.Tensor) -> th.Tensor:
-        return part.unflatten(-1, (self.heads, -1))
+        return part.reshape(*part.shape[:-1], self.heads, -1)
 
     def _cached(self, state: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns keys and values ``(rows, ticks - 1, size)`` of a state."""
-        both = state[:, :-1].unflatten(1, (2, self.before, self.size))
+        both = state[:, :-1].reshape(-1, 2, self.before, self.size)
         return both[:, 0], both[:, 1]
 
     def step(self, features: th.Tensor, state: th.Tensor, starts: th.Tensor) -> tuple[th.Tensor, th.Tensor]:

@@ -36,6 +36,7 @@ from sb3_pvp.policies.networks import (
     parse_architectures,
 )
 
+
 @dataclass(frozen=True)
 class FirstLayer:
     """The first layer of one head, or of all heads without hidden layers; matrices are ``(inputs, outputs)``."""

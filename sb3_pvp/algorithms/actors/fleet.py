@@ -22,7 +22,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.utils import obs_as_tensor, set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_pvp.algorithms.actors.rollout_memory import RolloutMemory, memory_of, shape_of_states
+from sb3_pvp.algorithms.actors.rollout_memory import MEMORY, RolloutMemory, shape_of_states
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 
@@ -33,7 +33,6 @@ Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 #: Rows that a product leaves over from a multiple of this may have other bits, and depend on how many actors there are.
 _FULL_ROWS = 16
 OBSERVATIONS, LAST = "observations.", "last."  #: Before the key of a part of the observation.
-MEMORY = "memory"  #: `RolloutMemory.states`, of a policy with memory.
 
 
 @dataclass
@@ -186,9 +185,9 @@ class Actor:
         load_weights(self.policy, request.weights)
         set_random_seed(request.seed)
         infos: list[tuple[int, int, dict[str, Any]]] = []
-        memory = None
-        if memory_of(self.policy) is not None:
-            memory = RolloutMemory(self.policy, request.n_steps, self.env.num_envs, self._memory, out[MEMORY])
+        given = request.n_steps, self.env.num_envs, self._memory, out.get(MEMORY)
+        memory, _ = RolloutMemory.of_policy(self.policy, *given)
+        if memory is not None:
             out["starts"][0] = self._starts
         for step in range(request.n_steps):
             masks: NDArray[np.bool_] = self.env.action_masks()  # type: ignore[attr-defined]
@@ -248,8 +247,8 @@ def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, 
     arrays["actions"] = (*steps, *action_space.shape), np.dtype(action_space.dtype)
     arrays["action_masks"] = (*steps, num_masks), flags
     arrays["log_probs"] = arrays["values"] = arrays["rewards"] = steps, np.dtype(np.float32)
-    if memory_of(policy) is not None:
-        arrays |= {MEMORY: (shape_of_states(policy, *steps), np.dtype(np.float32)), "starts": (steps, flags)}
+    if (states := shape_of_states(policy, *steps)) is not None:
+        arrays |= {MEMORY: (states, np.dtype(np.float32)), "starts": (steps, flags)}
     return arrays | {"dones": (steps, flags)}
 
 

@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 
 from sb3_pvp.policies.memory import Remembered
 
-_INFO = "memory"  #: In the info of an episode that is cut off: what was remembered, for the value of what would follow.
+#: `RolloutMemory.states` in a buffer, and among the arrays of actors; and in the info of an episode that is cut off what
+#: was remembered, for the value of what would follow.
+MEMORY = "memory"
 
 
-def memory_of(policy: Any) -> Any:
-    """Returns the `sb3_pvp.policies.memory.EpisodeMemory` of a policy, or ``None``."""
-    return getattr(policy, "memory", None)
-
-
-def shape_of_states(policy: Any, n_steps: int, rows: int) -> tuple[int, int, int]:
-    """Returns the shape of `RolloutMemory.states`.
+def shape_of_states(policy: Any, n_steps: int, rows: int) -> tuple[int, int, int] | None:
+    """Returns the shape of `RolloutMemory.states`; ``None`` for a policy without memory.
 
     Raises `ValueError` unless a rollout of so many steps consists of whole sequences.
     """
-    memory = memory_of(policy)
+    if (memory := getattr(policy, "memory", None)) is None:
+        return None
     length = min(memory.settings.length, n_steps)
     if n_steps % length:
         raise ValueError(f"n_steps must be a multiple of the memory's length, {length}, got {n_steps}: set one of them")
@@ -46,6 +44,7 @@ class RolloutMemory:
         self, policy: Any, n_steps: int, rows: int, last: th.Tensor | None, out: NDArray[np.float32] | None = None
     ) -> None:
         shape = shape_of_states(policy, n_steps, rows)
+        assert shape is not None
         #: Before each sequence, and after the last one: float32 ``(sequences + 1, rows, width)``.
         self.states = np.empty(shape, np.float32) if out is None else out
         self._length, self._tells = n_steps // (shape[0] - 1), policy.memory.settings.critic
@@ -53,12 +52,20 @@ class RolloutMemory:
         state = initial if last is None or last.shape != initial.shape else last.to(initial.device)
         self._now = Remembered(state, th.zeros(rows, dtype=th.bool))
 
+    @classmethod
+    def of_policy(cls, policy: Any, *arguments: Any) -> tuple[RolloutMemory | None, NDArray[np.float32] | None]:
+        """Returns one and its `states`; nothing for a policy without memory."""
+        if getattr(policy, "memory", None) is None:
+            return None, None
+        made = cls(policy, *arguments)
+        return made, made.states
+
     @property
     def state(self) -> th.Tensor:
         """The states after the last step, ``(rows, width)``."""
         return self._now.state
 
-    def before(self, step: int, starts: NDArray[Any]) -> Remembered:
+    def before(self, step: int, starts: Any) -> Remembered:
         """Returns what the policy acts with in a step, where episodes start, bool ``(rows,)``."""
         if step % self._length == 0:
             self.states[step // self._length] = self.state.cpu().numpy()
@@ -67,16 +74,23 @@ class RolloutMemory:
 
     def after(self, step: int, dones: NDArray[np.bool_], infos: Sequence[dict[str, Any]]) -> None:
         """Keeps what `of_truncated` needs of the episodes that end with a step, and the last states."""
-        for row in np.flatnonzero(dones) if self._tells else ():
+        for row in np.flatnonzero(dones).tolist() if self._tells else ():
             if infos[row].get("TimeLimit.truncated", False):
-                infos[row][_INFO] = self.state[row].cpu().numpy().copy()
+                infos[row][MEMORY] = self.state[row].cpu().numpy().copy()
         if (step + 1) % self._length == 0:
             self.states[(step + 1) // self._length] = self.state.cpu().numpy()
 
 
 def of_truncated(policy: Any, cut: Sequence[int], infos: Sequence[dict[str, Any]]) -> tuple[Remembered, ...]:
     """Returns what such rows have remembered, as the last argument of ``predict_values``; nothing without need."""
-    if memory_of(policy) is None or not policy.memory.settings.critic:
+    memory = getattr(policy, "memory", None)
+    if memory is None or not memory.settings.critic:
         return ()
-    states = np.stack([infos[row].pop(_INFO) for row in cut])
+    states = np.stack([infos[row].pop(MEMORY) for row in cut])
     return (Remembered.of(states, np.zeros(len(cut), np.bool_), policy.device),)
+
+
+def at_end(policy: Any, buffer: Any, dones: NDArray[np.bool_]) -> tuple[Remembered, ...]:
+    """Returns what rows remember after a rollout, as `of_truncated` does; nothing without memory."""
+    states = getattr(buffer, MEMORY, None)
+    return () if states is None else (Remembered.of(states[-1], dones, policy.device),)

@@ -12,8 +12,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, PlayedStep, obstacle
-from sb3_pvp.algorithms.actors.fleet import MEMORY
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
+from sb3_pvp.algorithms.actors.rollout_memory import MEMORY
 from sb3_pvp.common.cores import num_cores
 
 #: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it

@@ -26,10 +26,10 @@ from sb3_pvp.players import opponents
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.players.seats import Observation
 from sb3_pvp.policies.acting import Opponent
-from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
+from sb3_pvp.policies.judging import probabilities_and_values
 
 FUTURE = 10  #: Ticks that a world model is asked for.
 KEPT = 64  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
@@ -304,7 +304,7 @@ class RecordedFighter:
             chosen = np.stack(actions), np.stack(masks)
             policy: Any = self.model.policy
             states: Any = self._states and np.stack(self._states[-len(seen) :])
-            known = (self.opponent.remembered(states),) if self._states else ()  # type: ignore[union-attr]
+            known = (self.opponent.remembered(states),) if self._states else ()  # type: ignore[attr-defined]
             flat, values = probabilities_and_values(policy, observations, *chosen, *known)
             probabilities = [_by_head(contract, row) for row in flat]
             predictor = getattr(self.model, "outcome_predictor", None)

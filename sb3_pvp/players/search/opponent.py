@@ -68,8 +68,8 @@ def network_of(model: Any) -> Network:
     """
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
-    from sb3_pvp.policies.autoregressive import probabilities_and_values
     from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
+    from sb3_pvp.policies.judging import probabilities_and_values
     from sb3_pvp.policies.memory import NOT_CARRIED
 
     policy = model.policy

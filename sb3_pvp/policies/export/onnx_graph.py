@@ -23,7 +23,15 @@ from torch import nn
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ELSEWHERE
-from sb3_pvp.policies.features import ACTION_MASK, MEMORY, NEXT_MEMORY, OBSERVATION, PRIVILEGED, frames_of, head_sizes_of
+from sb3_pvp.policies.features import (
+    ACTION_MASK,
+    MEMORY,
+    NEXT_MEMORY,
+    OBSERVATION,
+    PRIVILEGED,
+    frames_of,
+    head_sizes_of,
+)
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import HeadTables
 

@@ -29,7 +29,8 @@ from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.contracts import AUTO, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
