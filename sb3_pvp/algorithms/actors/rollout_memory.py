@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sb3_pvp.policies.memory import Remembered
 
-#: `RolloutMemory.states` in a buffer, and among the arrays of actors; and in the info of an episode that is cut off what
-#: was remembered, for the value of what would follow.
+#: `RolloutMemory.states` in a buffer and among the arrays of actors; and what was remembered in the info of an episode
+#: that is cut off, for the value of what would follow.
 MEMORY = "memory"
 
 

@@ -55,7 +55,7 @@ def test_all_files_of_a_fighter_play_alike(kind: str, deterministic: bool, tmp_p
 
 def test_a_description_that_needs_more_weights_than_the_file_has_is_refused(tmp_path: Path) -> None:
     model = remembering_model("gru")
-    export_fighter(model, tmp_path / "model.fighter", graphs=False)
+    export_fighter(model, tmp_path / "model.fighter", onnx=False)
     about = read(tmp_path / "model.fighter").description
     size = sum(part.numel() for part in model.policy.parameters()) * 4
     about.check(size * 2)
