@@ -36,7 +36,7 @@ class MemorySettings(BaseModel, frozen=True, extra="forbid", strict=True):
     kind: Literal["gru", "lstm", "attention"]
     size: Annotated[int, Field(ge=4)] = 64  #: Numbers that the actor gets; of fewer, rows would depend on each other.
     critic: bool = False
-    length: PositiveInt = 128
+    length: PositiveInt = 32
     ticks: Annotated[int, Field(ge=2)] = 16  #: That attention sees, with the present one.
     heads: PositiveInt = 4  #: Of attention.
 

@@ -182,5 +182,5 @@ def test_what_cannot_carry_memory_refuses_it_in_one_line() -> None:
         with pytest.raises(ValueError, match=what):
             own.magnet = model if magnet == "file" else magnet
             own.learn(8)
-    with pytest.raises(ValueError, match="n_steps must be a multiple of the memory's length, 16, got 40"):
-        remembering_model("lstm", n_steps=40)
+    with pytest.raises(ValueError, match="n_steps=37 has no equal parts of about 16 steps"):
+        remembering_model("lstm", n_steps=37)

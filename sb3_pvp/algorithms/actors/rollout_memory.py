@@ -19,14 +19,16 @@ MEMORY = "memory"
 def shape_of_states(policy: Any, n_steps: int, rows: int) -> tuple[int, int, int] | None:
     """Returns the shape of `RolloutMemory.states`; ``None`` for a policy without memory.
 
-    Raises `ValueError` unless a rollout of so many steps consists of whole sequences.
+    A rollout is cut into as few sequences as its length allows, all equally long. Raises `ValueError` if these would be
+    less than half as long as they may be.
     """
     if (memory := getattr(policy, "memory", None)) is None:
         return None
     length = min(memory.settings.length, n_steps)
-    if n_steps % length:
-        raise ValueError(f"n_steps must be a multiple of the memory's length, {length}, got {n_steps}: set one of them")
-    return n_steps // length + 1, rows, memory.width
+    count = next(each for each in range(-(-n_steps // length), n_steps + 1) if n_steps % each == 0)
+    if 2 * (n_steps // count) < length:
+        raise ValueError(f"n_steps={n_steps} has no equal parts of about {length} steps, memory's length: take a multiple")
+    return count + 1, rows, memory.width
 
 
 class RolloutMemory:

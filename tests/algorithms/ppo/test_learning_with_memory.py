@@ -67,7 +67,7 @@ def played(model: PvpPPO) -> Samples:
 def test_the_first_batch_is_judged_as_it_was_played(kind: str) -> None:
     model = remembering_model(kind, learning_rate=0.02)
     samples, update = played(model), PpoUpdate(model.policy, 64, 0.2, None, True, 0.0, 0.5, 0.5, 1, None)
-    length = min(KINDS[kind].get("length", 128), model.n_steps)
+    length = min(KINDS[kind].get("length", 32), model.n_steps)
     assert samples.states is not None and len(samples.states) == model.n_steps // length
     # All ratios are 1: a state at the start, or a border, that was wrong, would show here.
     terms = update.run(samples, 1).terms[0]
