@@ -1,6 +1,6 @@
 """A fighter that remembers: rock-paper-scissors against somebody with a hidden habit, another one in each fight.
 
-python examples/memory_simple.py    # about two minutes of one core
+python examples/memory_simple.py    # about a minute of one core
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Habits(Game):
         return world
 
 
-def main(total_timesteps: int = 400_000) -> dict[str, float]:
+def main(total_timesteps: int = 200_000) -> dict[str, float]:
     """Trains with and without memory; returns both win rates."""
     rates = {}
     for name, memory in {"without memory": None, "with memory": {"kind": "gru", "size": 32}}.items():

@@ -48,7 +48,9 @@ def make(name: str, n_envs: int, epochs: int, seed: int) -> Any:
         model: Any = RecurrentPPO("MultiInputLstmPolicy", env, policy_kwargs=kwargs, **given)
     else:
         env = NhVecEnv(n_envs, seed=seed, reset_params=RANDOMISED)
-        model = PvpPPO(AutoregressivePolicy, env, policy_kwargs={"net_arch": [WIDTH, WIDTH], "memory": memories()[name]}, **given)
+        model = PvpPPO(
+            AutoregressivePolicy, env, policy_kwargs={"net_arch": [WIDTH, WIDTH], "memory": memories()[name]}, **given
+        )
     return model.learn(n_envs * STEPS)
 
 

@@ -27,7 +27,9 @@ def shape_of_states(policy: Any, n_steps: int, rows: int) -> tuple[int, int, int
     length = min(memory.settings.length, n_steps)
     count = next(each for each in range(-(-n_steps // length), n_steps + 1) if n_steps % each == 0)
     if 2 * (n_steps // count) < length:
-        raise ValueError(f"n_steps={n_steps} has no equal parts of about {length} steps, memory's length: take a multiple")
+        raise ValueError(
+            f"n_steps={n_steps} has no equal parts of about {length} steps, memory's length: take a multiple"
+        )
     return count + 1, rows, memory.width
 
 
