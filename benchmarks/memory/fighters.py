@@ -206,7 +206,7 @@ def ratings(found: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
     for key, (wins, ties, losses) in found["pairs"].items():
         first, second = (Player(name, 0) for name in key.split())
         payoff.add(first, second, Counts(wins, ties, losses))
-    return {each.name: (*interval,) for each, interval in fit_bradley_terry(payoff).intervals().items()}  # type: ignore[misc]
+    return {each.name: (*interval,) for each, interval in fit_bradley_terry(payoff).intervals().items()}
 
 
 def share(counts: list[int]) -> tuple[float, float, float]:

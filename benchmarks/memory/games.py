@@ -77,7 +77,7 @@ def trained(game: str, kind: str, seed: int, steps: int) -> Iterator[tuple[int, 
     That is the share of right answers, or the mean return of a fight.
     """
     make, rounds = (lambda: Cue(DELAY), DELAY + 1) if game == "cue" else (HiddenHabit, ROUNDS)
-    env = DummyVecEnv([make] * 64)  # type: ignore[list-item]
+    env = DummyVecEnv([make] * 64)
     env.seed(1000 * seed)
     settings: dict[str, Any] = {"n_steps": 4 * rounds, "batch_size": 16 * 4 * rounds, "n_epochs": 4}
     # A hand changes nothing of what follows, the answer to a cue is all that pays.
@@ -91,7 +91,7 @@ def trained(game: str, kind: str, seed: int, steps: int) -> Iterator[tuple[int, 
 
 def played(model: PvpPPO, ticks: int, fights: int, is_cue: bool, seed: int) -> float:
     """Returns what a model reaches in 64 times so many fights, with its likeliest actions."""
-    env = DummyVecEnv([(lambda: Cue(DELAY)) if is_cue else HiddenHabit] * 64)  # type: ignore[list-item]
+    env = DummyVecEnv([(lambda: Cue(DELAY)) if is_cue else HiddenHabit] * 64)
     env.seed(10**6 + seed)
     seen, state, starts, paid = env.reset(), None, np.ones(64, bool), []
     for _ in range(ticks * fights):

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.memory.costs import NONE, make, memories
 from benchmarks.report import Row
@@ -23,7 +24,8 @@ def served(kinds: list[str], clients: int, seconds: float, rounds: int, seed: in
     from sb3_pvp.serving.client import request_line
 
     env = NhVecEnv(50, seed=seed)
-    seen, contract, exchanges = env.reset(), env.fights.contract, []
+    seen: Any = env.reset()
+    contract, exchanges = env.fights.contract, []
     for _ in range(10):
         masks = env.action_masks()
         both = zip(seen["observation"], masks, strict=True)
