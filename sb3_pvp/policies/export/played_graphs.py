@@ -120,6 +120,7 @@ def read_graph(content: bytes) -> tuple[Graph, Any]:
     else:
         names = f"{', '.join(inputs)} and outputs {', '.join(sorted(outputs))}"
         raise ValueError(f"its inputs {names:.200} are neither those of sb3-pvp export nor of Unity's ML-Agents")
-    if max(graph.frames * graph.features, graph.memory) > _MAX_NUMBERS:
-        raise ValueError(f"it sees or remembers more than {_MAX_NUMBERS} numbers")
+    for does, numbers in {"sees": graph.frames * graph.features, "remembers": graph.memory}.items():
+        if numbers > _MAX_NUMBERS:
+            raise ValueError(f"it {does} more than {_MAX_NUMBERS} numbers")
     return graph, json.loads(session.get_modelmeta().custom_metadata_map.get(_AGES, "null"))
