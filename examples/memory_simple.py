@@ -47,13 +47,11 @@ class Habits(Game):
 
 def main(total_timesteps: int = 200_000) -> dict[str, float]:
     """Trains with and without memory; returns both win rates."""
-    rates = {}
+    rates, fights = {}, {"game": Habits, "opponent": "noop"}
     for name, memory in {"without memory": None, "with memory": {"kind": "gru", "size": 32}}.items():
-        env = PvpVecEnv(64, game=Habits, opponent="noop", seed=0)
-        kwargs = {"net_arch": [32], "memory": memory}
-        model = PvpPPO(AutoregressivePolicy, env, 2e-3, n_steps=60, batch_size=960, n_epochs=4, policy_kwargs=kwargs,
-                       gamma=1.0, seed=0).learn(total_timesteps)  # fmt: skip
-        score = evaluate_model(model, PvpVecEnv(64, game=Habits, opponent="noop", seed=10**6), 2_000)
+        model = PvpPPO(AutoregressivePolicy, PvpVecEnv(64, **fights, seed=0), 2e-3, n_steps=60, batch_size=960, n_epochs=4,
+                       policy_kwargs={"net_arch": [32], "memory": memory}, gamma=1.0, seed=0)  # fmt: skip
+        score = evaluate_model(model.learn(total_timesteps), PvpVecEnv(64, **fights, seed=10**6), 2_000)
         rates[name] = score.wins / score.decided
         print(f"{name}: wins {rates[name]:.0%} of its fights")
     return rates
