@@ -29,11 +29,10 @@ class HabitWorld(ArrayWorld):
         self.obs[fight], self.points[fight], self.habits[fight] = 0.0, 0, self.random[fight].integers(3)
 
     def play_fight(self, fight: int, actions: NDArray[np.int64]) -> None:
-        hand = (self.habits[fight] + self.random[fight].choice(3, p=(0.6, 0.2, 0.2))) % 3
-        self.obs[fight] = np.eye(3)[hand]
+        self.obs[fight] = np.eye(3)[hand := (self.habits[fight] + self.random[fight].choice(3, p=(0.6, 0.2, 0.2))) % 3]
         self.points[fight] += (0, 1, -1)[(int(actions[0, 0]) - hand) % 3]
         if self.ticks[fight] == ROUNDS:
-            self.end(fight, max(self.points[fight], 0), max(-self.points[fight], 0))
+            self.end(fight, self.points[fight], 0)
 
 
 class Habits(Game):
@@ -46,13 +45,12 @@ class Habits(Game):
 
 
 def main(total_timesteps: int = 200_000) -> dict[str, float]:
-    """Trains with and without memory; returns both win rates."""
     rates, fights = {}, {"game": Habits, "opponent": "noop"}
     for name, memory in {"without memory": None, "with memory": {"kind": "gru", "size": 32}}.items():
-        model = PvpPPO(AutoregressivePolicy, PvpVecEnv(64, **fights, seed=0), 2e-3, n_steps=60, batch_size=960, n_epochs=4,
-                       policy_kwargs={"net_arch": [32], "memory": memory}, gamma=1.0, seed=0)  # fmt: skip
-        score = evaluate_model(model.learn(total_timesteps), PvpVecEnv(64, **fights, seed=10**6), 2_000)
-        rates[name] = score.wins / score.decided
+        kwargs = {"net_arch": [32], "memory": memory}
+        model = PvpPPO(AutoregressivePolicy, PvpVecEnv(64, **fights, seed=0), 2e-3, n_steps=60, batch_size=960,
+                       n_epochs=4, policy_kwargs=kwargs, gamma=1.0, seed=0).learn(total_timesteps)  # fmt: skip
+        rates[name] = evaluate_model(model, PvpVecEnv(64, **fights, seed=10**6), 2_000).win_rate
         print(f"{name}: wins {rates[name]:.0%} of its fights")
     return rates
 
