@@ -21,6 +21,7 @@ from benchmarks.ghost import bench_ghost
 from benchmarks.lanes import bench_lanes
 from benchmarks.learning_curves.commands import learning_curves
 from benchmarks.mapoca import bench_mapoca
+from benchmarks.memory.commands import memory
 from benchmarks.model_card import model_card
 from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
@@ -71,6 +72,7 @@ app.add_typer(yardsticks, name="yardsticks")
 app.add_typer(team_play, name="team_play")
 app.add_typer(dreamer_proofs, name="dreamer_proofs")
 app.add_typer(search, name="search")
+app.add_typer(memory, name="memory")
 app.add_typer(dreamer_fighters, name="dreamer_fighters")
 
 

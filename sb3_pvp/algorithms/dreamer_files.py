@@ -37,7 +37,7 @@ from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
+from sb3_pvp.policies.networks import LEAST_ROWS_OF_LINEAR, filled
 
 #: The largest of any number in a size, and the most entries of all heads: some take memory whatever the weights are.
 _MAX_NUMBER, _MAX_ENTRIES = 1 << 16, 1 << 13

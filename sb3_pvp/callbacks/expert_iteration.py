@@ -13,8 +13,9 @@ from sb3_pvp.callbacks.base import PvpCallback
 from sb3_pvp.common.arguments import PositiveInt, Seed, checked
 from sb3_pvp.game import NUM_SEATS, Outcome, World, find_game
 from sb3_pvp.players.search.search_settings import SearchSettings
-from sb3_pvp.policies.autoregressive import AutoregressivePolicy, shaped
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
+from sb3_pvp.policies.judging import shaped
 
 METRICS = {
     "expert/policy_loss": "Cross-entropy of the policy to what the search would have it choose.",

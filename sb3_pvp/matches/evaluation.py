@@ -224,10 +224,11 @@ def _predict(
 def _acting(model: Any, deterministic: bool, seeds: Sequence[int], by_rows: bool, env: Any = None) -> _Act:
     """Returns a function that acts in each row with a state, and random numbers, of its own.
 
-    Models of MaskablePPO act by SB3's ``predict`` instead, except that with ``by_rows`` those that see frames of
-    features sample by rows. One that searches looks at the fights of a `PvpVecEnv`, ``env``.
+    Models of MaskablePPO act by SB3's ``predict`` instead, except those with memory, and that with ``by_rows`` those
+    that see frames of features sample by rows. One that searches looks at the fights of a `PvpVecEnv`, ``env``.
     """
-    by_sb3 = partial(_predict, model, deterministic) if isinstance(model, MaskablePPO) else None
+    is_plain = isinstance(model, MaskablePPO) and getattr(model.policy, "memory", None) is None
+    by_sb3 = partial(_predict, model, deterministic) if is_plain else None
     if by_sb3 is not None and (deterministic or not by_rows):
         return by_sb3
     try:

@@ -18,10 +18,9 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from sb3_pvp.common.errors import require_known
-from sb3_pvp.game.contract import Contract, load_contract
-from sb3_pvp.game.contract.model import loadable_contracts
+from sb3_pvp.game.contract import Contract
+from sb3_pvp.policies.contracts import AUTO, find_contract
 from sb3_pvp.policies.features import (
-    OBSERVATION,
     NormalizedFeatures,
     checked_observation,
     flat_masks,
@@ -29,19 +28,21 @@ from sb3_pvp.policies.features import (
     make_extractor,
 )
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
+from sb3_pvp.policies.memory import NOT_CARRIED, EpisodeMemory, Remembered, read_memory
 from sb3_pvp.policies.networks import (
     ACTIVATIONS,
+    LEAST_ROWS_OF_LINEAR,
     Architecture,
     RunningNormalizer,
     apply_layers,
+    filled,
     in_float32,
     make_network,
     parse_architectures,
 )
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, AutoregressiveDistribution, filled
+from sb3_pvp.policies.sampling import AutoregressiveDistribution
 
 Observation = NDArray[Any] | dict[str, NDArray[Any]]
-AUTO = "auto"
 
 
 class AutoregressivePolicy(MaskableActorCriticPolicy):
@@ -75,6 +76,8 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         future_masks: show each head the masks of the heads after it.
         scale_constants: divide also features and choices that have been constant so far by their standard deviation of
             almost 0, as the original system does; by default they are only centred.
+        memory: what the policy remembers of an episode, `sb3_pvp.policies.memory.MemorySettings` as a mapping, such as
+            ``{"kind": "gru", "size": 64}``. Only `sb3_pvp.PvpPPO` trains it.
         contract: name, file or `Contract` with the rules between heads; ``"auto"``: the registered contract with these
             heads and observations, if there is one; ``None``: no rules. Names and files are looked up again when a
             saved model is loaded; a `Contract` is saved with the model.
@@ -108,6 +111,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         normalize_observations: bool = True,
         future_masks: bool = False,
         scale_constants: bool = False,
+        memory: Mapping[str, Any] | None = None,
         contract: str | Contract | None = AUTO,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
@@ -154,8 +158,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         elif extractor.has_privileged:
             raise ValueError("share_features_extractor=True would show the privileged part to the actor; leave it out")
         self.extractors = nn.ModuleList([public[0], everything[0]])
-        self.actor, num_inputs = make_network(public[1], of_actor)
-        self.critic, width = make_network(everything[1], of_critic)
+        settings = read_memory(given["memory"])
+        self.memory: EpisodeMemory | None = None if settings is None else settings.make(public[1])
+        of_memory = settings.size if settings else 0
+        self._critic_remembers = settings is not None and settings.critic
+        self.actor, num_inputs = make_network(public[1] + of_memory, of_actor)
+        self.critic, width = make_network(everything[1] + of_memory * self._critic_remembers, of_critic)
         self.value_net = nn.Linear(width, 1)
         flags = (given[flag] for flag in HEAD_FLAGS)
         self.action_net = AutoregressiveHeads(num_inputs, self.rules, of_heads, *flags)
@@ -208,7 +216,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     def forward(
         self, obs: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``."""
+        """Returns sampled actions ``(batch, heads)``, values ``(batch, 1)`` and log-probabilities ``(batch,)``.
+
+        Raises `ValueError` if the policy has memory, as this is the way of algorithms that do not carry it.
+        """
+        if self.memory is not None:
+            instead = "train it with sb3_pvp.PvpPPO, or leave out policy_kwargs['memory']"
+            raise ValueError(NOT_CARRIED.format(what="MaskablePPO", instead=instead))
         features, masks = self.features(obs), self._masks(obs, action_masks)
         # SB3's own loop comes by here, step by step; `PvpPPO` calls `act`, and computes values once per rollout.
         latent = self._actor_latent(features)
@@ -216,7 +230,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self.observe(obs, actions)
         if th.is_grad_enabled():  # sampling computes log-probabilities outside of autograd
             log_probs = self.heads(latent, masks, actions)[0].sum(1)
-        return self._shaped(actions), self._values(features), log_probs
+        return self._shaped(actions), self.values_of(features), log_probs
 
     @th.no_grad()
     def act(
@@ -225,13 +239,15 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         deterministic: bool | Sequence[bool] = False,
         action_masks: Any = None,
         uniforms: th.Tensor | None = None,
+        remembered: Remembered | None = None,
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns sampled actions ``(batch, heads)`` and log-probabilities ``(batch,)``, as `forward` without values.
 
         `PvpPPO` computes the values of a whole rollout at once, by `predict_values`, and its statistics, by `observe`.
-        ``uniforms`` are random numbers to sample with, see `AutoregressiveDistribution.act`."""
+        ``uniforms`` are random numbers to sample with, see `AutoregressiveDistribution.act`. ``remembered`` is what the
+        rows remember, for a policy with memory, and gets the next states; by default their episodes begin."""
         masks = self._masks(obs, action_masks)
-        actions, log_probs = self.action_dist.act(self.actor_latent(obs), masks, deterministic, uniforms)
+        actions, log_probs = self.action_dist.act(self.actor_latent(obs, remembered), masks, deterministic, uniforms)
         return self._shaped(actions), log_probs
 
     def observe(self, obs: PyTorchObs, actions: th.Tensor) -> None:
@@ -257,7 +273,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
         Both are conditional on the given actions of earlier heads (training.md §3.7).
         """
-        found = self.evaluate_features(self.features(obs), actions, self._masks(obs, action_masks))
+        found = self.evaluate_features(self._seen(obs), actions, self._masks(obs, action_masks))
         values, log_probs, entropies = found
         return values, log_probs, entropies
 
@@ -266,12 +282,14 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
     ) -> tuple[th.Tensor, ...]:
         """Does the same as `evaluate_heads` for normalised features ``(batch, features_dim)``; masks are bool.
 
+        Of a policy with memory these are followed by what is remembered, see `remembering`.
+
         With ``magnet``, the `logits` of another policy, it also returns the KL divergences from it ``(batch, heads)``.
         """
         joint = actions.long().reshape(len(features), -1)
         # The trunk is passed on, not its output: on the CPU the heads decide which rows need it.
         log_probs, entropies, *divergences = self.heads(features, masks, joint, self._actor_latent, magnet)
-        values = self._values(features)
+        values = self.values_of(features)
         if self.training and not self.has_statistics and self.observation_normalizer.has_pending:
             # The first rollout only collects statistics (training.md §5). MaskablePPO calls backward() regardless, so
             # the results stay attached to the graph, with gradients of zero.
@@ -297,12 +315,12 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         return self.evaluate_entries(obs, actions, action_masks)[0]
 
     def evaluate_entries(
-        self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None
+        self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None, remembered: Remembered | None = None
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns what `head_probabilities` does, attached to the graph, and values ``(batch, 1)``."""
         joint = actions.long().reshape(len(actions), -1)
-        features, masks = self.features(obs), self._masks(obs, action_masks)
-        return self.heads.probabilities(features, masks, joint, self._actor_latent), self._values(features)
+        features, masks = self._seen(obs, remembered), self._masks(obs, action_masks)
+        return self.heads.probabilities(features, masks, joint, self._actor_latent), self.values_of(features)
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""
@@ -311,15 +329,36 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         distribution.apply_masking(self._masks(obs, action_masks))
         return distribution
 
-    def actor_latent(self, obs: PyTorchObs) -> th.Tensor:
-        """Returns the output of the actor's trunk ``(batch, inputs of the heads)``."""
-        features = self.features(obs)
+    def actor_latent(self, obs: PyTorchObs, remembered: Remembered | None = None) -> th.Tensor:
+        """Returns the output of the actor's trunk ``(batch, inputs of the heads)``; for ``remembered`` see `act`."""
+        features = self._seen(obs, remembered)
         # Filled up, so that an action does not depend on how many rows were asked for at once.
         return self._actor_latent(filled(features, LEAST_ROWS_OF_LINEAR))[: len(features)]
 
-    def predict_values(self, obs: PyTorchObs) -> th.Tensor:
-        """Returns the critic's values ``(batch, 1)``."""
-        return self._values(self.features(obs))
+    def predict_values(self, obs: PyTorchObs, remembered: Remembered | None = None) -> th.Tensor:
+        """Returns the critic's values ``(batch, 1)``; for ``remembered`` see `act`."""
+        return self.values_of(self._seen(obs, remembered) if self._critic_remembers else self.features(obs))
+
+    def remembering(self, features: th.Tensor, state: th.Tensor, starts: th.Tensor) -> th.Tensor:
+        """Returns normalised features of sequences followed by what is remembered in each step, with gradients.
+
+        Args:
+            features: ``(T * n, features_dim)``, first those of the first step of all n sequences.
+            state: before the first step, ``(n, width)``.
+            starts: where episodes begin, bool ``(T * n,)``.
+        """
+        assert self.memory is not None
+        return th.cat([features, self.memory.learn(self._public(features), state, starts)], 1)
+
+    def _seen(self, obs: PyTorchObs, remembered: Remembered | None = None) -> th.Tensor:
+        """Returns normalised features, with memory followed by what is remembered in this tick."""
+        features: th.Tensor = self.features(obs)
+        if self.memory is None:
+            return features
+        if remembered is None:
+            starts = th.ones(len(features), dtype=th.bool, device=features.device)
+            remembered = Remembered(self.memory.initial(len(features)), starts)
+        return th.cat([features, self.memory.act(self._public(features), remembered)], 1)
 
     def predict(
         self,
@@ -336,25 +375,40 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         Args:
             observation: an observation of the environment, with or without ``"privileged"``; or, for a Dict space, the
                 array ``(features,)``, ``(frames, features)`` or ``(batch, ...)`` of its ``"observation"``.
-            state: unused, as the policy is not recurrent.
-            episode_start: unused.
+            state: with memory, what the last call has returned, an array ``(batch, width)`` in a tuple; ``None`` where
+                episodes begin.
+            episode_start: bool ``(batch,)``: which episodes begin, so that nothing before counts; by default none.
             deterministic: take the most likely entry of every head; or a sequence with one bool per head.
             action_masks: flat masks ``(A,)`` or ``(batch, A)``; may be left out if they are in the observation.
 
         Returns:
-            Actions ``(heads,)`` or ``(batch, heads)``, and ``state``.
+            Actions ``(heads,)`` or ``(batch, heads)``, and the next state; ``None`` without memory.
 
         Raises:
-            ValueError: if a mask is missing, not 0 or 1, or allows nothing, or the observation does not fit or is NaN.
+            ValueError: if a mask is missing, not 0 or 1, or allows nothing, the observation does not fit or is NaN, or
+                the state is of another size.
         """
         observation = checked_observation(observation, self.observation_space, action_masks)
+        if self.memory is not None:
+            self.set_training_mode(False)
+            seen, is_batch = self.obs_to_tensor(observation)
+            rows = len(seen if isinstance(seen, th.Tensor) else next(iter(seen.values())))
+            remembered = self.memory.given(state, episode_start, rows)
+            with th.no_grad():
+                actions = self._predict(seen, deterministic, action_masks, remembered).cpu().numpy()
+            actions = actions.reshape(-1, *(self.action_space.shape or ()))
+            return (actions if is_batch else actions[0]), (remembered.state.cpu().numpy(),)
         return super().predict(observation, state, episode_start, deterministic, action_masks)  # type: ignore[arg-type]
 
     def _predict(
-        self, observation: PyTorchObs, deterministic: bool | Sequence[bool] = False, action_masks: Any = None
+        self,
+        observation: PyTorchObs,
+        deterministic: bool | Sequence[bool] = False,
+        action_masks: Any = None,
+        remembered: Remembered | None = None,
     ) -> th.Tensor:
         """Samples actions; refuses NaN and masks without a legal entry, which would give an arbitrary action."""
-        latent, masks = self.actor_latent(observation), self._masks(observation, action_masks)
+        latent, masks = self.actor_latent(observation, remembered), self._masks(observation, action_masks)
         if latent.isnan().any():
             raise ValueError("the observation or a weight of the model is NaN: no action can be chosen")
         if not masks.any(1).all():
@@ -373,72 +427,26 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
 
     def _actor_latent(self, features: th.Tensor) -> th.Tensor:
         """Returns the output of the actor's trunk ``(batch, inputs of the heads)``, from the public features only."""
-        public = features[:, : self.features.num_public]
-        return apply_layers(self.actor, apply_layers(self.extractors[0], public))
+        return apply_layers(self.actor, self._with_memory(self._public(features), features))
 
-    def _values(self, features: th.Tensor) -> th.Tensor:
-        """Returns the critic's values ``(batch, 1)`` for flat features."""
-        latent = apply_layers(self.critic, apply_layers(self.extractors[1], features))
+    def _public(self, features: th.Tensor) -> th.Tensor:
+        """Returns what actor and memory see of flat features."""
+        return apply_layers(self.extractors[0], features[:, : self.features.num_public])
+
+    def _with_memory(self, inputs: th.Tensor, features: th.Tensor) -> th.Tensor:
+        """Returns inputs of a network beside what is remembered, behind the flat features."""
+        return inputs if self.memory is None else th.cat([inputs, features[:, self.features.features_dim :]], 1)
+
+    def values_of(self, features: th.Tensor) -> th.Tensor:
+        """Returns the critic's values ``(batch, 1)`` for normalised features, see `evaluate_features`."""
+        inputs = apply_layers(self.extractors[1], features[:, : self.features.features_dim])
+        latent = apply_layers(self.critic, self._with_memory(inputs, features) if self._critic_remembers else inputs)
         with in_float32(latent):
             return nn.functional.linear(latent.float(), self.value_net.weight, self.value_net.bias)
 
     def _masks(self, obs: PyTorchObs, action_masks: Any) -> th.Tensor:
         # Not self.device: SB3's property walks the module tree at each call.
         return flat_masks(obs, action_masks, self.rules.num_flat, self.value_net.weight.device)
-
-
-def find_contract(
-    name: str | Contract | None, head_sizes: tuple[int, ...], features: NormalizedFeatures
-) -> Contract | None:
-    """Returns the contract with that name or file; for ``"auto"`` the registered one that fits the spaces, if any.
-
-    Raises `ValueError` if the contract has other heads, or ``"auto"`` finds several contracts.
-    """
-    if name == AUTO:
-        shape = head_sizes, features.num_public // features.num_frames
-        fitting = [each for each in loadable_contracts() if (each.head_sizes, each.num_observations) == shape]
-        if len(fitting) > 1:
-            names = ", ".join(each.name for each in fitting)
-            raise ValueError(f"several contracts have these heads and observations: {names}; name one in policy_kwargs")
-        return fitting[0] if fitting else None
-    contract = name if name is None or isinstance(name, Contract) else load_contract(name)
-    if contract is not None and contract.head_sizes != head_sizes:
-        raise ValueError(
-            f"The action heads of the environment, {head_sizes}, are not those of contract {contract.name}, "
-            f"{contract.head_sizes}; pass policy_kwargs=dict(contract=...)"
-        )
-    return contract
-
-
-def shaped(space: spaces.Space[Any], observations: Mapping[str, NDArray[Any]]) -> Any:
-    """Returns the parts of observations ``(batch, …)`` that a space has, in its shapes; unknown keys are ignored."""
-    parts = space.spaces if isinstance(space, spaces.Dict) else {OBSERVATION: space}
-    known = {key: observations[key].reshape(-1, *(part.shape or ())) for key, part in parts.items()}
-    return known if isinstance(space, spaces.Dict) else known[OBSERVATION]
-
-
-@th.no_grad()
-def probabilities_and_values(
-    policy: MaskableActorCriticPolicy,
-    observations: Mapping[str, NDArray[Any]],
-    actions: NDArray[np.int64],
-    masks: NDArray[np.bool_],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns probabilities of all entries (given earlier actions), float32 ``(batch, A)``, and values ``(batch,)``.
-
-    Args:
-        policy: a policy of MaskablePPO with MultiDiscrete actions.
-        observations: parts of the environment's observation, ``(batch, ...)`` each; unknown keys are ignored.
-        actions: ints ``(batch, heads)``.
-        masks: bool ``(batch, A)``.
-    """
-    seen, _ = policy.obs_to_tensor(shaped(policy.observation_space, observations))
-    if isinstance(policy, AutoregressivePolicy):
-        joint, values = policy.evaluate_entries(seen, th.as_tensor(actions, device=policy.device), masks)
-    else:
-        heads = policy.get_distribution(seen, masks).distributions  # type: ignore[attr-defined]
-        joint, values = th.cat([head.probs for head in heads], 1), policy.predict_values(seen)
-    return joint.cpu().numpy(), values.flatten().cpu().numpy()
 
 
 # Pickle stores a class by its __module__: saved models find it in the package, wherever this file is.

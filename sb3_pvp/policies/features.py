@@ -18,6 +18,7 @@ from sb3_pvp.common.arguments import check_mask
 from sb3_pvp.policies.networks import Layer, RunningNormalizer, make_network
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
+MEMORY, NEXT_MEMORY = "memory", "next_memory"  #: What graphs of a policy with memory get and return.
 #: Agent-steps that are evaluated at once without learning from them.
 ROWS_AT_ONCE = 2048
 

@@ -25,6 +25,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "ge
 Architecture = Sequence[int] | Mapping[str, Any]
 #: The weight ``(outputs, inputs)`` and the bias ``(outputs,)`` of one linear layer.
 LinearLayer = tuple[th.Tensor, th.Tensor]
+#: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
+#: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
+LEAST_ROWS, LEAST_COLUMNS = 4, 12
+#: The same for rows times the weights of `nn.Linear`, which lie in memory transposed: the processors with AVX512-FP16
+#: have routines of their own for up to 15 rows. Weights that lie as they are multiplied do without, and are faster for
+#: few rows, but with more inputs than this the bits depend on the batch again.
+LEAST_ROWS_OF_LINEAR, MAX_INPUTS_LAID_OUT = 16, 512
 
 
 class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -120,6 +127,11 @@ def apply_layers(network: nn.Sequential, inputs: th.Tensor) -> th.Tensor:
             inputs = layer(inputs)
         previous = layer
     return inputs
+
+
+def filled(rows: th.Tensor, least: int = LEAST_ROWS) -> th.Tensor:
+    """Returns rows ``(batch, ...)``, repeated until there are so many."""
+    return rows if len(rows) >= least else rows[th.arange(least, device=rows.device) % len(rows)]
 
 
 @th.no_grad()

@@ -23,20 +23,18 @@ from torch import nn
 
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, make_extractor
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
-from sb3_pvp.policies.networks import RunningNormalizer, apply_layers, make_network, parse_architectures
-
-#: Products of at least so many rows and columns give each row the same bits whatever the others; smaller ones use other
-#: routines. These are filled up while acting, so that no decision depends on the batch that it is made in.
-LEAST_ROWS, LEAST_COLUMNS = 4, 12
-#: The same for rows times the weights of `nn.Linear`, which lie in memory transposed: the processors with AVX512-FP16
-#: have routines of their own for up to 15 rows. Weights that lie as they are multiplied do without, and are faster for
-#: few rows, but with more inputs than this the bits depend on the batch again.
-LEAST_ROWS_OF_LINEAR, MAX_INPUTS_LAID_OUT = 16, 512
-
-
-def filled(rows: th.Tensor, least: int = LEAST_ROWS) -> th.Tensor:
-    """Returns rows ``(batch, ...)``, repeated until there are so many."""
-    return rows if len(rows) >= least else rows[th.arange(least, device=rows.device) % len(rows)]
+from sb3_pvp.policies.memory import Remembered, read_memory
+from sb3_pvp.policies.networks import (
+    LEAST_COLUMNS,
+    LEAST_ROWS,
+    LEAST_ROWS_OF_LINEAR,
+    MAX_INPUTS_LAID_OUT,
+    RunningNormalizer,
+    apply_layers,
+    filled,
+    make_network,
+    parse_architectures,
+)
 
 
 @dataclass(frozen=True)
@@ -340,7 +338,9 @@ class AutoregressiveActor:
         of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
         space = spaces.Box(-np.inf, np.inf, frame_shape) if space is None else space
         extractor, width = make_extractor(space, arguments, of_features, frame_shape[0] * frame_shape[1])
-        actor, width = make_network(width, of_actor)
+        settings = read_memory(arguments.get("memory"))
+        self.memory = None if settings is None else settings.make(width)
+        actor, width = make_network(width + (settings.size if settings else 0), of_actor)
         flags = [arguments[flag] for flag in HEAD_FLAGS]
         heads = AutoregressiveHeads(width, DependencyRules(head_sizes), of_heads, *flags)
         normalizer = RunningNormalizer(
@@ -349,7 +349,8 @@ class AutoregressiveActor:
         # The names must be those of the policy's state dict.
         features = nn.ModuleDict({"normalizer": normalizer})
         parts = {"features_extractor": features, "extractors": nn.ModuleList([extractor])}
-        network = nn.ModuleDict(parts | {"actor": actor, "action_net": heads}).eval().requires_grad_(False)
+        parts |= {"actor": actor, "action_net": heads} | ({} if self.memory is None else {"memory": self.memory})
+        network = nn.ModuleDict(parts).eval().requires_grad_(False)
         network.load_state_dict({name: weights[name] for name in network.state_dict()})
         self._normalize, self._clip = bool(arguments["normalize_observations"]), normalizer.clip
         self._mean, self._scale = (part[: frame_shape[1]].numpy() for part in (normalizer.mean, normalizer.scale()))
@@ -362,8 +363,11 @@ class AutoregressiveActor:
         self._least_rows = LEAST_ROWS if is_narrow else LEAST_ROWS_OF_LINEAR
         self.tables = HeadTables(heads)
 
-    def latent(self, observations: th.Tensor) -> th.Tensor:
-        """Returns the trunk's output ``(batch, inputs)`` for raw observations ``(batch, frames, features)``."""
+    def latent(self, observations: th.Tensor, remembered: Remembered | None = None) -> th.Tensor:
+        """Returns the trunk's output ``(batch, inputs)`` for raw observations ``(batch, frames, features)``.
+
+        With memory, ``remembered`` is what the rows remember, and gets the next states.
+        """
         num_rows, observations = len(observations), filled(observations, self._least_rows)
         latent = observations.flatten(1)
         if self._normalize:
@@ -371,9 +375,12 @@ class AutoregressiveActor:
 
             raw, latent, width = observations.contiguous().numpy(), th.empty_like(latent), observations.shape[2]
             normalize(raw, self._mean, self._scale, self._clip, latent.numpy(), 0, width)
-        for network in self._trunk:
-            latent = apply_layers(network, latent)
-        return latent[:num_rows]
+        extractor, actor = self._trunk
+        latent = apply_layers(extractor, latent)
+        if self.memory is not None and remembered is not None:
+            own = self.memory.act(latent[:num_rows], remembered)
+            latent = th.cat([latent, filled(own, self._least_rows)], 1)
+        return apply_layers(actor, latent)[:num_rows]
 
 
 def sample_independently(
@@ -420,7 +427,11 @@ Actor = AutoregressiveActor | PlainActor
 
 @th.inference_mode()
 def act_batched(
-    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
+    actors: Sequence[Actor],
+    observations: Sequence[th.Tensor],
+    masks: th.Tensor,
+    uniforms: th.Tensor,
+    remembered: Remembered | None = None,
 ) -> th.Tensor:
     """Returns legal actions of several actors, int64 ``(batch, heads)``, in as few batches as possible.
 
@@ -429,12 +440,13 @@ def act_batched(
         observations: one tensor per actor, float32 ``(rows of the actor, frames, features)``, raw, newest frame first.
         masks: bool ``(batch, A)``, the rows of one actor after the other.
         uniforms: as in `sample_actions`.
+        remembered: of a single actor with memory, see `AutoregressiveActor.latent`.
     """
     groups: dict[object, list[int]] = {}
     for index, actor in enumerate(actors):
         groups.setdefault(actor.tables.key if isinstance(actor, AutoregressiveActor) else index, []).append(index)
     if len(groups) == 1:
-        return _act_group(actors, observations, masks, uniforms)
+        return _act_group(actors, observations, masks, uniforms, remembered)
     rows = th.split(th.arange(len(masks)), [len(part) for part in observations])
     actions = th.empty(len(masks), len(actors[0].head_sizes), dtype=th.int64)
     for members in groups.values():
@@ -445,13 +457,17 @@ def act_batched(
 
 
 def _act_group(
-    actors: Sequence[Actor], observations: Sequence[th.Tensor], masks: th.Tensor, uniforms: th.Tensor
+    actors: Sequence[Actor],
+    observations: Sequence[th.Tensor],
+    masks: th.Tensor,
+    uniforms: th.Tensor,
+    remembered: Remembered | None = None,
 ) -> th.Tensor:
     """Does the same as `act_batched` for actors with equal table keys, or for one `PlainActor`."""
     if isinstance(actors[0], PlainActor):
         return actors[0].act(observations[0], masks, uniforms)
     alike = [actor for actor in actors if isinstance(actor, AutoregressiveActor)]
-    latents = [actor.latent(seen) for actor, seen in zip(alike, observations, strict=True)]
+    latents = [actor.latent(seen, remembered) for actor, seen in zip(alike, observations, strict=True)]
     actions, _, scores = sample_actions([actor.tables for actor in alike], latents, masks, uniforms)
     if np.isnan(scores).any():  # refused by the other policies themselves; the actions would be arbitrary
         raise ValueError("an observation or a weight of an opponent is NaN: no action can be chosen")

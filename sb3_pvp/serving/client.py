@@ -48,6 +48,7 @@ def request_line(
     return_probs: bool = False,
     extensions: Sequence[str] = (),
     episode_start: bool = False,
+    session: str = "",
 ) -> bytes:
     """Returns the line of a request.
 
@@ -63,6 +64,8 @@ def request_line(
         return_probs: ask for the probabilities of all entries.
         extensions: names of extensions, such as ``"winrate"``.
         episode_start: a new episode begins on this connection; only models with a state look at it.
+        session: which of several episodes on this connection it is of, a text of up to 64 characters; one with a name
+            begins with ``episode_start``.
     """
     seen = np.asarray(obs, np.float32)
     number = 1 if seen.ndim in (1, 3) else len(seen)
@@ -78,6 +81,7 @@ def request_line(
         "extensions": [*extensions],
         # Left out where it says nothing: other servers of this protocol do not know it.
         **({"episodeStart": True} if episode_start else {}),
+        **({"session": session} if session else {}),
     }
     return orjson.dumps(request, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
 

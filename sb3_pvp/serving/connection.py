@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 #: Maximum of unanswered requests per connection; further ones wait in the client's socket.
 MAX_UNANSWERED = 128
+#: Maximum of sessions per connection and stateful fighter: each keeps a state.
+MAX_SESSIONS = 128
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lines: deque[bytes | None] = deque()  # not handled yet; None is a line that was too long
         self._unanswered: deque[Request] = deque()
         self._is_behind = False  # the client does not read its replies
-        self._memories: dict[ServedFighter, Memory] = {}
-        self._following: Request | None = None  # the next one may depend on the state that this one leaves
+        self._memories: dict[ServedFighter, dict[str, Memory]] = {}  # by session
+        self._held: tuple[ServedFighter, Request] | None = None  # waits for the state that the one before it leaves
         self._has_ended = False  # no more requests: the client or the server said so
         self._is_paused = False
         self._timer: asyncio.Handle | None = None  # until the next line may be handled
@@ -90,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._lines.clear()
         self._unanswered.clear()
+        self._held = None
+        self._memories.clear()
         self._server.remove(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -160,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         lines, unanswered = self._lines, self._unanswered
         if unanswered and unanswered[0].reply is not None:
             self._write()
+        self._submit_held()
         while lines and not self._must_wait():
             self._handle(lines.popleft())
         if unanswered and unanswered[0].reply is not None:
@@ -209,8 +214,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_wait(self) -> bool:
         if self._is_behind or self._timer is not None or len(self._unanswered) >= MAX_UNANSWERED:
             return True
-        # The next request begins with the state that the last one leaves, which is not known yet.
-        if self._following is not None and self._following.reply is None:
+        if self._held is not None:
             return True
         if not self._limits.max_rate:
             return False
@@ -228,12 +232,30 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = None
         self.advance()
 
-    def _memory_of(self, fighter: ServedFighter) -> Memory:
-        """Returns what a fighter remembers of this connection; of other versions of it nothing is kept."""
+    def _memory_of(self, fighter: ServedFighter, request: Request) -> Memory:
+        """Returns what a fighter remembers of a session; of other versions of it nothing is kept but that it began."""
         if fighter not in self._memories:
-            self._memories = {other: each for other, each in self._memories.items() if other.name != fighter.name}
-            self._memories[fighter] = Memory()
-        return self._memories[fighter]
+            older = {other: each for other, each in self._memories.items() if other.name == fighter.name}
+            begun = {session: Memory() for each in older.values() for session in each}
+            self._memories = {other: each for other, each in self._memories.items() if other not in older}
+            self._memories[fighter] = begun
+        sessions, session = self._memories[fighter], request.session
+        if session not in sessions:
+            if session and not request.is_start:
+                raise RequestError(f"unknown session {session!r}: begin it with episodeStart")
+            if len(sessions) >= MAX_SESSIONS:
+                raise RequestError(f"a connection has at most {MAX_SESSIONS} sessions: begin one of them again")
+            sessions[session] = Memory()
+        return sessions[session]
+
+    def _submit_held(self) -> None:
+        """Submits the request that had to wait for the one before it, if that has its reply."""
+        if self._held is None:
+            return
+        fighter, request = self._held
+        if request.memory is not None and not request.memory.is_busy:
+            self._held, request.memory.last = None, request
+            self._server.batcher.submit(fighter, request)
 
     def _handle(self, line: bytes | None) -> None:
         self._last = time.perf_counter()
@@ -241,6 +263,8 @@ class Connection(asyncio.BufferedProtocol):
             if line is None or len(line) > self._limits.max_line:
                 raise RequestError(f"the line is longer than {self._limits.max_line} bytes")
             fighter, request = read_request(line, self._server.fighters)
+            if fighter.form.is_stateful:
+                request.memory = self._memory_of(fighter, request)
         except RequestError as error:
             logger.debug("bad request: %s", error)  # not a warning: any client could fill the log
             self._server.figures.bad_requests += 1
@@ -249,7 +273,9 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = asyncio.get_running_loop().call_soon(self._go_on)
             return
         request.tell, request.received = self.advance, self._last
-        if fighter.form.is_stateful:
-            request.memory, self._following = self._memory_of(fighter), request
         self._unanswered.append(request)
-        self._server.batcher.submit(fighter, request)
+        if request.memory is None:
+            self._server.batcher.submit(fighter, request)
+        else:
+            self._held = fighter, request
+            self._submit_held()

@@ -26,6 +26,7 @@ from sb3_pvp.policies.export.inference import (
     open_backend,
     random_batch,
 )
+from sb3_pvp.policies.memory import Remembered
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,10 @@ class ModelSource:
             return ActingFighter(opponent, Form(*form, only_acts=True, is_stateful=True))
         name = automatic_backend(model) if self.backend == AUTO else self.backend
         backend = open_backend(name, model)
-        backend.decide(*random_batch(backend, 1), True)  # compiles now, and not at the first request
-        return ModelFighter(backend, name, model)
+        fighter = ModelFighter(backend, name, model)
+        # Compiles now, and not at the first request.
+        backend.decide(*random_batch(backend, 1), True, *fighter.remembered([None]))
+        return fighter
 
 
 class ModelFighter:
@@ -125,25 +128,37 @@ class ModelFighter:
 
     def __init__(self, backend: Backend, backend_name: str, model: Any) -> None:
         self.backend_name, self._backend = backend_name, backend
+        self._device = "cpu" if backend_name == "onnx" else model.policy.device
         self._predictor = getattr(model, "outcome_predictor", None)
         frames, features = backend.frame_shape
         if self._predictor is not None and int(np.prod(self._predictor.shape)) != frames * features:
             raise ValueError(f"the outcome predictor sees {self._predictor.shape}, the model {backend.frame_shape}")
-        self.form = Form(
-            frames, features, backend.num_privileged, backend.head_sizes, predicts_outcome=self._predictor is not None
-        )
+        kinds = {"is_stateful": backend.memory_width > 0, "predicts_outcome": self._predictor is not None}
+        self.form = Form(frames, features, backend.num_privileged, backend.head_sizes, **kinds)
 
     def answer(self, batch: Batch) -> Answers:
         """Implements `OpenFighter.answer`."""
-        decisions = self._backend.decide(batch.observations, batch.masks, batch.uniforms, batch.details)
+        known = self.remembered(batch.states)
+        decisions = self._backend.decide(batch.observations, batch.masks, batch.uniforms, batch.details, *known)
         values = wins = np.zeros(0, np.float32)
         if len(batch.valued):
             rows = batch.valued
-            values = self._backend.values(batch.observations[rows], batch.privileged, batch.masks[rows])
+            before = self.remembered([batch.states[row] for row in rows.tolist()]) if known else ()
+            values = self._backend.values(batch.observations[rows], batch.privileged, batch.masks[rows], *before)
         if len(batch.predicted) and self._predictor is not None:
             seen = batch.observations[batch.predicted]
             wins = self._predictor.predict(seen.reshape(-1, *self._predictor.shape))["WIN"]
-        return Answers(decisions, values, wins)
+        # Copies, as a view of one row would keep the states of all rows.
+        states = [row.copy() for each in known for row in each.state.cpu().numpy()]
+        return Answers(decisions, values, wins, states)
+
+    def remembered(self, states: Sequence[NDArray[np.float32] | None]) -> tuple[Remembered, ...]:
+        """Returns what a back-end takes of such states; nothing without memory."""
+        if not self.form.is_stateful:
+            return ()
+        nothing = np.zeros(self._backend.memory_width, np.float32)  # as before the first tick of an episode
+        rows = np.stack([nothing if state is None else state for state in states])
+        return (Remembered.of(rows, np.zeros(len(rows), np.bool_), self._device),)
 
 
 class ActingFighter:

@@ -20,7 +20,10 @@ _REQUIRED = ("model", "obs", "actionMasks")
 _DETAILS = ("returnLogProb", "returnEntropy", "returnValue", "returnProbs")
 #: Our own extension of the protocol: forget the episode before, in which a stateful fighter may still be.
 _EPISODE_START = "episodeStart"
-_FIELDS = frozenset((*_REQUIRED, "deterministic", *_DETAILS, "extensions", _EPISODE_START))
+#: And: which of several episodes on the connection this is of, any text that the client chooses.
+_SESSION = "session"
+_MAX_SESSION = 64  #: Characters of it.
+_FIELDS = frozenset((*_REQUIRED, "deterministic", *_DETAILS, "extensions", _EPISODE_START, _SESSION))
 #: The extension of the original, and our own name of the same.
 EXTENSIONS = ("winrate", "outcome_predictor")
 #: The end of a reply with nothing but an action.
@@ -34,9 +37,15 @@ class RequestError(ValueError):
 
 @dataclass(slots=True)
 class Memory:
-    """What a stateful fighter remembers of the episode on a connection."""
+    """What a stateful fighter remembers of an episode on a connection."""
 
     state: NDArray[Any] | None = None  #: ``None`` before the first decision of an episode.
+    last: Request | None = None  #: The last request that was submitted; the state is that after its reply.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the state is not known yet with which the next request begins."""
+        return self.last is not None and self.last.reply is None
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +59,9 @@ class Request:
     wants: Sequence[bool] = ()  #: Whether the details are wanted, in the order of `_DETAILS`; empty if none is.
     extensions: Sequence[str] = ()
     is_start: bool = False  #: Whether an episode begins.
+    session: str = ""  #: Its session on the connection.
     reply: bytes | None = None  #: The line of the reply, once it is known.
-    memory: Memory | None = None  #: That of the connection, if the fighter is stateful.
+    memory: Memory | None = None  #: That of its session, if the fighter is stateful.
     tell: Callable[[], None] = field(init=False)  #: To be called when there is a reply; one per connection.
     received: float = field(init=False)  #: When, in seconds of `time.perf_counter`.
 
@@ -93,18 +103,21 @@ def read_request(line: bytes, fighters: Mapping[str, ServedFighter]) -> tuple[Se
         _check_flags_of_heads(greedy, form)
     wants: Sequence[bool] = ()
     extensions: Sequence[str] = ()
-    is_start = False
+    is_start, session = False, ""
     if len(given) > len(_REQUIRED) + ("deterministic" in given):
         is_start = given.get(_EPISODE_START, False)
         if type(is_start) is not bool:
             raise RequestError(f"{_EPISODE_START} must be a bool, got {shown(is_start)}")
+        session = given.get(_SESSION, "")
+        if type(session) is not str or len(session) > _MAX_SESSION:
+            raise RequestError(f"{_SESSION} must be a text of up to {_MAX_SESSION} characters, got {shown(session)}")
         wants = _wants(given)
         extensions = given.get("extensions", [])
         if type(extensions) is not list:
             raise RequestError(f"extensions must be a list of strings, got {shown(extensions)}")
         if wants or extensions:
             _check_extras(wants, extensions, privileged, form)
-    return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start)
+    return fighter, Request(frames, privileged, _masks(masks, form), greedy, wants, extensions, is_start, session)
 
 
 def _unknown_model(name: object, fighters: Mapping[str, ServedFighter]) -> RequestError:
@@ -240,7 +253,7 @@ def write_replies(requests: Sequence[Request], batch: Batch, answers: Answers, f
     """
     for request, state in zip(requests, answers.states, strict=False):  # no states, or one each
         if request.memory is not None:
-            request.memory.state = state
+            request.memory.state, request.memory.last = state, None  # they would keep each other
     decided = answers.decisions
     finite = np.isfinite(decided.log_probs).tolist()
     borders = [*pairwise(accumulate(form.head_sizes, initial=0))]

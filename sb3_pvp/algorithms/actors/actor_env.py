@@ -98,7 +98,7 @@ class ActorVecEnv(VecEnvWrapper):
         space = venv.observation_space
         assert isinstance(space, spaces.Dict), "PvpVecEnv has Dict observations"
         masks = spaces.flatdim(space["action_mask"])
-        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs))
+        self._fleet = make_fleet(specs, layout(space, venv.action_space, masks, n_steps, venv.num_envs, policy))
         self._end = finalize(self, self._fleet.close)
         # By actor, with its numbers of rows: the calls since the last message to it, and the last of each setting.
         self._calls: list[list[EnvCall]] = [[] for _ in specs]

@@ -22,6 +22,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.utils import obs_as_tensor, set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_pvp.algorithms.actors.rollout_memory import MEMORY, RolloutMemory, shape_of_states
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 
@@ -130,6 +131,8 @@ class Actor:
         self._observation: Any = None
         self._start: dict[str, Any] | None = None  # state of the last rollout
         self._is_new = False
+        self._memory: th.Tensor | None = None  # what a policy with memory remembers
+        self._starts = np.ones(self.env.num_envs, np.bool_)
 
     def begin(self, settings: Sequence[EnvCall]) -> None:
         """Makes the calls, and starts episodes with random seeds, in place of an actor that was lost."""
@@ -143,6 +146,7 @@ class Actor:
         self.make(calls)
         self.env._seeds, self.env._options = [*seeds], [*options]
         self._observation = self.env.reset()
+        self._starts = np.ones(self.env.num_envs, np.bool_)
         return self._observation, self.env.reset_infos
 
     def env_method(
@@ -158,7 +162,8 @@ class Actor:
         Raises as the ``get_state`` of the environment; `NotImplementedError` if this actor has not played a rollout."""
         self.make(calls)
         if not at_start:
-            return {"env": self.env.get_state(), "observation": copy.deepcopy(self._observation)}  # type: ignore[attr-defined]
+            state = {"env": self.env.get_state(), "observation": copy.deepcopy(self._observation)}  # type: ignore[attr-defined]
+            return state if self._memory is None else state | {MEMORY: self._memory, "starts": self._starts}
         if self._start is None:
             raise NotImplementedError("the state at the start of the rollout was not kept")
         return self._start
@@ -167,6 +172,7 @@ class Actor:
         """Restores a state."""
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
         self._observation = state["observation"]
+        self._memory, self._starts = state.get(MEMORY), state.get("starts", self._starts)
 
     def collect(self, request: RolloutRequest, out: Arrays) -> Report:
         """Plays a rollout into ``out``, arrays of its rows (see `layout`); `complete` follows."""
@@ -179,12 +185,22 @@ class Actor:
         load_weights(self.policy, request.weights)
         set_random_seed(request.seed)
         infos: list[tuple[int, int, dict[str, Any]]] = []
+        given = request.n_steps, self.env.num_envs, self._memory, out.get(MEMORY)
+        memory, _ = RolloutMemory.of_policy(self.policy, *given)
+        if memory is not None:
+            out["starts"][0] = self._starts
         for step in range(request.n_steps):
             masks: NDArray[np.bool_] = self.env.action_masks()  # type: ignore[attr-defined]
-            played = self._act(masks, bool(request.is_greedy[step]), request.uniforms[step])
+            known = () if memory is None else (memory.before(step, self._starts),)
+            played = self._act(masks, bool(request.is_greedy[step]), request.uniforms[step], *known)
             for key, part in self._observation.items():
                 out[OBSERVATIONS + key][step] = part
             self._observation, rewards, dones, found = self.env.step(played["actions"])
+            if memory is not None:
+                memory.after(step, dones, found)
+                self._memory = memory.state
+                out["starts"][step + 1 : step + 2] = dones
+            self._starts = np.array(dones)
             for name, array in {**played, "action_masks": masks, "rewards": rewards, "dones": dones}.items():
                 out[name][step] = array
             # Most infos are empty while fights run: only the others travel.
@@ -198,15 +214,16 @@ class Actor:
         if isinstance(self.policy, AutoregressivePolicy):
             load_weights(self.policy, request.weights)  # this actor may be new, in place of the one that has played it
             parts = self.env.observation_space.spaces  # type: ignore[attr-defined]
-            compute_values(self.policy, {key: out[OBSERVATIONS + key] for key in parts}, out["values"])
+            own = {key: out[OBSERVATIONS + key] for key in parts}
+            compute_values(self.policy, own, out["values"], out.get(MEMORY), out.get("starts"))
 
     @th.no_grad()
-    def _act(self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32]) -> Arrays:
+    def _act(self, masks: NDArray[np.bool_], is_greedy: bool, uniforms: NDArray[np.float32], *known: Any) -> Arrays:
         """Returns actions and log-probabilities; also values, unless `complete` computes them."""
         observation: Any = obs_as_tensor(self._observation, self.policy.device)
         act: Any = getattr(self.policy, "act", None)
         if act is not None:  # with random numbers of the learner
-            actions, log_probs = act(observation, is_greedy, masks, th.from_numpy(uniforms))
+            actions, log_probs = act(observation, is_greedy, masks, th.from_numpy(uniforms), *known)
             return {"actions": actions.numpy(), "log_probs": log_probs.numpy()}
         actions, values, log_probs = self.policy(observation, is_greedy, action_masks=masks)
         return {"actions": actions.numpy(), "log_probs": log_probs.numpy(), "values": values.flatten().numpy()}
@@ -217,8 +234,11 @@ class Actor:
             self.env.env_method(name, *arguments, indices=rows)
 
 
-def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, rows: int) -> Layout:
-    """Returns the arrays of a rollout, each ``(n_steps, rows, ...)``, but ``last.*``, which are ``(rows, ...)``."""
+def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, rows: int, policy: Any) -> Layout:
+    """Returns the arrays of a rollout, each ``(n_steps, rows, ...)``, but ``last.*``, which are ``(rows, ...)``.
+
+    With a ``policy`` that has memory also `MEMORY` and where episodes start.
+    """
     steps, flags = (n_steps, rows), np.dtype(np.bool_)
     arrays: Layout = {}
     for key, part in space.spaces.items():
@@ -227,6 +247,8 @@ def layout(space: spaces.Dict, action_space: Any, num_masks: int, n_steps: int, 
     arrays["actions"] = (*steps, *action_space.shape), np.dtype(action_space.dtype)
     arrays["action_masks"] = (*steps, num_masks), flags
     arrays["log_probs"] = arrays["values"] = arrays["rewards"] = steps, np.dtype(np.float32)
+    if (states := shape_of_states(policy, *steps)) is not None:
+        arrays |= {MEMORY: (states, np.dtype(np.float32)), "starts": (steps, flags)}
     return arrays | {"dones": (steps, flags)}
 
 
@@ -236,16 +258,45 @@ def part_of(arrays: Arrays, rows: slice) -> Arrays:
 
 
 @th.no_grad()
-def compute_values(policy: MaskableActorCriticPolicy, observations: Any, values: NDArray[np.float32]) -> None:
+def compute_values(
+    policy: MaskableActorCriticPolicy,
+    observations: Any,
+    values: NDArray[np.float32],
+    states: NDArray[np.float32] | None = None,
+    starts: NDArray[Any] | None = None,
+) -> None:
     """Computes the critic's ``values (n_steps, rows)`` of a rollout's ``observations (n_steps, rows, ...)``.
 
+    With `RolloutMemory.states`, and where episodes start ``(n_steps, rows)``, of a critic that remembers.
+
     Step by step, a wide critic would take twice as long: its weights leave the cache while others run."""
+    if states is not None and starts is not None and policy.memory.settings.critic:  # type: ignore[union-attr]
+        return _values_of_sequences(policy, observations, values, states, starts)
     parts = map_parts(observations, lambda part: part.reshape(-1, *part.shape[2:]))
     # Blocks are cut from the actor's own rows; filled up, the values do not depend on how many actors there are.
     blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, values.size, ROWS_AT_ONCE)]
     picked = (map_parts(map_parts(parts, itemgetter(block)), _filled_up) for block in blocks)
     found = th.cat([policy.predict_values(obs_as_tensor(each, policy.device)).flatten() for each in picked])
     values[:] = found[: values.size].reshape(values.shape).cpu().numpy()
+
+
+def _values_of_sequences(
+    policy: Any, observations: Any, values: NDArray[np.float32], states: NDArray[np.float32], starts: NDArray[Any]
+) -> None:
+    """Does `compute_values` for a critic that remembers, sequence by sequence."""
+    rows, length = values.shape[1], len(values) // (len(states) - 1)
+    for number, start in enumerate(range(0, len(values), length)):
+        steps = slice(start, start + length)
+
+        def own(part: NDArray[Any], steps: slice = steps) -> Any:
+            # By rows, as in `compute_values`: filled up, and flat, first all rows of the first step.
+            filled = np.swapaxes(_filled_up(np.swapaxes(part[steps], 0, 1)), 0, 1)
+            return th.as_tensor(filled.reshape(-1, *part.shape[2:]), device=policy.device)
+
+        features = policy.features(map_parts(observations, own))
+        state = th.as_tensor(_filled_up(states[number]), device=policy.device)
+        found = policy.values_of(policy.remembering(features, state, own(starts.astype(np.bool_))))
+        values[steps] = found.reshape(length, -1)[:, :rows].cpu().numpy()
 
 
 def _filled_up(rows: NDArray[Any]) -> NDArray[Any]:

@@ -27,7 +27,7 @@ from sb3_pvp.algorithms.dreamer.signals import Signal
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.algorithms.dreamer.world_model import DreamerNetworks, Latent, Tensors, WorldDecoder
 from sb3_pvp.game.contract import Contract, DependencyTables
-from sb3_pvp.policies.autoregressive import AUTO, find_contract
+from sb3_pvp.policies.contracts import AUTO, find_contract
 from sb3_pvp.policies.features import ACTION_MASK, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import AutoregressiveDistribution

@@ -18,7 +18,7 @@ from sb3_pvp.policies.agent_slots import AgentActions, AgentSlots, kinds_of, tea
 from sb3_pvp.policies.features import NormalizedFeatures, checked_observation, flat_masks
 from sb3_pvp.policies.files.team_description import TeamDescription, team_values
 from sb3_pvp.policies.heads import DependencyRules
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled
+from sb3_pvp.policies.networks import LEAST_ROWS_OF_LINEAR, filled
 
 
 class MAPOCAPolicy(MaskableActorCriticPolicy):

@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, PlayedStep, obstacle
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
+from sb3_pvp.algorithms.actors.rollout_memory import MEMORY
 from sb3_pvp.common.cores import num_cores
 
 #: ``actors="auto"`` needs so many rows per actor, as a tick costs about the same for few rows, and so many steps, as it
@@ -74,6 +75,8 @@ def rollout_of_actors(
     rollout = env.wait()
     # Actors that replace lost ones have begun new episodes, in the middle of those that were going on.
     model._last_episode_starts[rollout.begun] = True
+    if (states := rollout.arrays.get(MEMORY)) is not None:
+        model._memory_states = states.copy()  # the next rollout may begin before this one has been learned from
     return env.steps(rollout), rollout.rows
 
 

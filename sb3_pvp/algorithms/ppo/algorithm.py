@@ -35,6 +35,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory, PlayedStep
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
+from sb3_pvp.algorithms.actors.rollout_memory import MEMORY, RolloutMemory, at_end, of_truncated, shape_of_states
 from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
@@ -49,7 +50,8 @@ from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.game import is_installed
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.contracts import AUTO
 from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.description import describe
 from sb3_pvp.policies.files.model_files import load_to_train
@@ -114,6 +116,9 @@ class PvpPPO(MaskablePPO):
     _rollout_start: resumable.State | None = None
     #: The buffer for all rows, while `rollout_buffer` is without those of lost actors.
     _whole_buffer: Any = None
+    #: Of a policy with memory: `RolloutMemory.states` of the rollout, and what all rows remember now.
+    _memory_states: Any = None
+    _last_memory: th.Tensor | None = None
     #: The averaged policy, with ``ema_decay``; it is saved with the model, see `load`.
     average: WeightAverage | None = None
     pull: Magnet | None = None  #: What ``magnet`` names, while learning.
@@ -184,6 +189,7 @@ class PvpPPO(MaskablePPO):
         with threads(1):  # initial weights are orthogonal, by a decomposition that depends on the number of threads
             super()._setup_model()
         self.rollout_buffer = reused(self.rollout_buffer)
+        shape_of_states(self.policy, self.n_steps, self.n_envs)  # refuses what cannot be
         check_precision(self.precision, self.policy)
         if (decay := EMA_DECAY.read("ema_decay", self.ema_decay)) is not None:
             self.average = WeightAverage(self.policy, decay)
@@ -212,7 +218,10 @@ class PvpPPO(MaskablePPO):
     def learn(self: Self, total_timesteps: int, *args: Any, **kwargs: Any) -> Self:
         """Same as `MaskablePPO.learn`, but with one thread of PyTorch for small networks on the CPU."""
         AT_LEAST_0.check(total_timesteps=total_timesteps)
-        widths = [part.shape[-1] for name, part in self.policy.named_parameters() if name.endswith("bias")]
+        own = [
+            each for each in self.policy.named_parameters() if not each[0].startswith("memory.")
+        ]  # gates are one layer
+        widths = [part.shape[-1] for name, part in own if name.endswith("bias")]
         is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
         with threads(1 if is_small else th.get_num_threads()):
             return super().learn(total_timesteps, *args, **kwargs)
@@ -275,7 +284,8 @@ class PvpPPO(MaskablePPO):
             cut, last = truncated(ended, infos)
             if cut:  # with the discounted value of what would have followed (training.md §6.2 b)
                 with th.no_grad():
-                    last_values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0])
+                    known_then = of_truncated(self.policy, cut, infos)
+                    last_values = self.policy.predict_values(self.policy.obs_to_tensor(last)[0], *known_then)
                 rewards[cut] += self.gamma * self._to_raw_scale(last_values)
             if isinstance(self.action_space, spaces.Discrete):
                 actions = actions.reshape(-1, 1)
@@ -283,10 +293,12 @@ class PvpPPO(MaskablePPO):
             rollout_buffer.add(obs, actions, rewards, starts, known, log_probs, action_masks=action_masks)
             self._last_obs, self._last_episode_starts = new_obs, dones
         log.finalizing = time.perf_counter()
+        vars(rollout_buffer)[MEMORY] = self._memory_states
         if isinstance(env, ActorVecEnv):
             rollout_buffer.values[:] = env.values()
         elif values_later:
-            compute_values(self.policy, rollout_buffer.observations, rollout_buffer.values)
+            given = rollout_buffer.observations, rollout_buffer.values
+            compute_values(self.policy, *given, self._memory_states, rollout_buffer.episode_starts)
         self.rollout_buffer = self._whole_buffer = rollout_buffer
         if len(rows) < env.num_envs:  # actors were lost
             self.rollout_buffer = narrowed(rollout_buffer, rows)
@@ -314,17 +326,22 @@ class PvpPPO(MaskablePPO):
         """Plays a rollout step by step, each from the observation that the last one has led to."""
         # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
         get_masks, policy = getattr(env, "action_masks", None) or partial(get_action_masks, env), self.policy
-        for _ in range(n_steps):
+        memory, self._memory_states = RolloutMemory.of_policy(policy, n_steps, env.num_envs, self._last_memory)
+        for step in range(n_steps):
             obs, action_masks = self._last_obs, get_masks() if use_masking else None
             obs_tensor, is_greedy = obs_as_tensor(obs, self.device), self._draws_greedy()  # type: ignore[arg-type]
             with th.no_grad():
                 if values_later:
-                    values = None
-                    actions, log_probs = policy.act(obs_tensor, is_greedy, action_masks)  # type: ignore[operator]
+                    values, known = None, memory and memory.before(step, self._last_episode_starts)
+                    actions, log_probs = policy.act(obs_tensor, is_greedy, action_masks, None, *filter(None, [known]))  # type: ignore[operator]
                 else:
                     actions, values, log_probs = policy(obs_tensor, is_greedy, action_masks=action_masks)
             taken = actions.cpu().numpy()
-            yield PlayedStep(obs, obs_tensor, taken, values, log_probs, action_masks, *env.step(taken))
+            played = PlayedStep(obs, obs_tensor, taken, values, log_probs, action_masks, *env.step(taken))
+            if memory is not None:
+                memory.after(step, played.dones, played.infos)
+                self._last_memory = memory.state
+            yield played
 
     def _draws_greedy(self) -> bool:
         """Draws whether a step takes the most likely actions; with ``eps_greedy=0`` the random stream stays SB3's."""
@@ -340,7 +357,8 @@ class PvpPPO(MaskablePPO):
         buffer = self.rollout_buffer
         # What follows the last step is not in the buffer: GAE needs its value, or an episode would seem to end there.
         with th.no_grad():
-            last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device))
+            known = at_end(self.policy, buffer, dones)
+            last_values = self.policy.predict_values(obs_as_tensor(last_obs, self.device), *known)
         if self.normalize_reward:
             raw_values = self._to_raw_scale(last_values)
             returns = returns_to_go(buffer.rewards, buffer.episode_starts, raw_values, dones, self.gamma)
@@ -401,7 +419,16 @@ class PvpPPO(MaskablePPO):
 
     def _excluded_save_params(self) -> list[str]:
         """Also excludes what belongs to the process or is packed into `training_state`."""
-        of_process = ("_rollout_start", "_whole_buffer", "fleet_factory", "run_folder", "resumable_parts", "average")
+        of_process = (
+            "_rollout_start",
+            "_whole_buffer",
+            "_memory_states",
+            "_last_memory",
+            "fleet_factory",
+            "run_folder",
+            "resumable_parts",
+            "average",
+        )
         return [*super()._excluded_save_params(), *of_process, "pull"]
 
     @classmethod

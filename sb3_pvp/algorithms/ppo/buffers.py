@@ -79,7 +79,8 @@ def narrowed(buffer: Any, rows: NDArray[np.int64]) -> Any:
     def picked(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: picked(each) for key, each in value.items()}
-        return value[:, rows] if isinstance(value, np.ndarray) and value.shape[:2] == shape else value
+        # By environments alone: what a policy remembers has other steps.
+        return value[:, rows] if isinstance(value, np.ndarray) and value.shape[1:2] == shape[1:] else value
 
     vars(part).update({name: picked(value) for name, value in vars(buffer).items()}, n_envs=len(rows))
     return part

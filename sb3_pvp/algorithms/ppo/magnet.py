@@ -22,6 +22,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.features import ACTION_MASK, ROWS_AT_ONCE, map_parts
 from sb3_pvp.policies.files.model_files import load
+from sb3_pvp.policies.memory import NOT_CARRIED
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.ppo.average import WeightAverage
@@ -43,6 +44,8 @@ def make_magnet(given: Any, policy: th.nn.Module, average: WeightAverage | None)
         raise ValueError(f"a magnet needs sb3_pvp.policies.AutoregressivePolicy, not {type(policy).__name__}")
     if given == UNIFORM:
         return _uniform
+    if given == EMA and policy.memory is not None:
+        raise ValueError(NOT_CARRIED.format(what="magnet='ema'", instead="take 'uniform', or a fighter without memory"))
     if given == EMA and average is None:
         raise ValueError("magnet='ema' is the average of the weights: give ema_decay, such as 0.999, too")
     return _of_average(policy, average) if average is not None and given == EMA else _of_fighter(policy, given)
@@ -68,6 +71,8 @@ def _of_fighter(policy: AutoregressivePolicy, given: Any) -> Magnet:
         raise ValueError(f"the magnet {given} is a {type(other).__name__}, not an AutoregressivePolicy")
     if other.head_sizes != policy.head_sizes or not _sees(policy.observation_space, other.observation_space):
         raise ValueError(f"the magnet {given} is of another game, or sees other frames: take a fighter of this one")
+    if other.memory is not None:
+        raise ValueError(NOT_CARRIED.format(what=f"the magnet {given}", instead="take a fighter without memory"))
     other.set_training_mode(False)
 
     @th.no_grad()

@@ -44,6 +44,7 @@ def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
         "policy_buffers": {name: part.cpu().numpy().copy() for name, part in buffers if name in saved},
         "last_obs": copy.deepcopy(model._last_obs),
         "last_episode_starts": copy.deepcopy(model._last_episode_starts),
+        "memory": getattr(model, "_last_memory", None),  # each tick makes a new one
         "env": _env_state(env) if with_env else None,
         "random": random_state(),
         "parts": {name: part.get_state() for name, part in model.resumable_parts.items()},
@@ -72,6 +73,7 @@ def resume(model: Any, env: VecEnv) -> None:
         same_episodes = False
     else:
         model._last_obs, model._last_episode_starts = state["last_obs"], state["last_episode_starts"]
+        model._last_memory = state.get("memory")  # files of earlier versions have none
     vars(model).update(state["attributes"])
     model._num_timesteps_at_start = model.num_timesteps  # SB3 computes time/fps from it
     buffers = {name: th.as_tensor(values) for name, values in state["policy_buffers"].items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +44,10 @@ class Samples:
     advantages: th.Tensor
     returns: th.Tensor
     n_envs: int = 1
+    #: Of a policy with memory: its states before each sequence of ``length`` steps, ``(sequences of an environment,
+    #: n_envs, width)``; picked ones ``(sequences, width)``. And where episodes begin, bool ``(steps,)``.
+    states: th.Tensor | None = None
+    starts: th.Tensor | None = None
     magnet: th.Tensor | None = None  #: Flat logits, see `Magnet`.
 
     def __len__(self) -> int:
@@ -53,9 +58,26 @@ class Samples:
         picked = {
             name: map_parts(tensors, lambda tensor: tensor.index_select(0, indices))
             for name, tensors in vars(self).items()
-            if name != "n_envs" and tensors is not None
+            if name not in ("n_envs", "states") and tensors is not None
         }
+        if self.states is not None:  # whole sequences, first the first step of each
+            per_sequence = len(self) // len(self.states)
+            first = indices[: len(indices) * self.n_envs // per_sequence]
+            of_step = first // per_sequence * self.n_envs + first % self.n_envs
+            picked["states"] = self.states.flatten(0, 1).index_select(0, of_step)
         return Samples(**picked)
+
+    def batches(self, size: int) -> Sequence[th.Tensor]:
+        """Returns the indices of mini-batches of so many steps, in random order; with memory of whole sequences."""
+        if self.states is None:
+            return th.split(self.shuffled(), size)
+        rows = len(self) // len(self.states)  # of a sequence of all environments
+        length, count = rows // self.n_envs, len(self.states) * self.n_envs
+        order = th.from_numpy(np.random.permutation(count))  # noqa: NPY002  # as SB3
+        first = order // self.n_envs * rows + order % self.n_envs
+        steps = th.arange(length)[:, None] * self.n_envs
+        parts = th.split(first.to(self.returns.device), max(1, size // length))
+        return [(part + steps.to(part.device)).flatten() for part in parts]
 
     def shuffled(self) -> th.Tensor:
         """Returns all indices in random order, int64 ``(steps,)``, with the random numbers that SB3 uses."""
@@ -82,7 +104,15 @@ def read_buffer(buffer: MaskableBuffer) -> Samples:
         tensor(buffer.advantages),
         tensor(buffer.returns),
         buffer.n_envs,
+        **({} if getattr(buffer, "memory", None) is None else _sequences(buffer)),
     )
+
+
+def _sequences(buffer: Any) -> dict[str, th.Tensor]:
+    """Returns the parts of `Samples` that a policy with memory has."""
+    # Its last states are those after the rollout.
+    states = th.as_tensor(buffer.memory[:-1], device=buffer.device)
+    return {"states": states, "starts": th.as_tensor(buffer.episode_starts.reshape(-1) > 0, device=buffer.device)}
 
 
 @dataclass
@@ -169,12 +199,12 @@ class PpoUpdate:
         parameters = [*self.policy.parameters()]  # to find them takes as long as to clip them
         for epoch in range(n_epochs):
             log.epoch_starts.append(len(log.terms))
-            order = samples.shuffled()
+            batches = samples.batches(size)
             if renew_log_probs and epoch == 0:
                 samples = replace(samples, old_log_probs=samples.old_log_probs.clone())
-                self._renew_log_probs(samples, order[size * self.gradient_accumulation_steps :])
+                self._renew_log_probs(samples, batches[self.gradient_accumulation_steps :])
             # One pass of PPO over the rollout; gradients add up over mini-batches until a step of the optimiser is due.
-            for indices in th.split(order, size):
+            for indices in batches:
                 # Up to the first step of the optimiser the weights are the present ones: what `_loss` computes will do.
                 is_present = renew_log_probs and not log.grad_norms
                 loss, terms, log_probs = self._loss(samples[indices], is_present)
@@ -197,12 +227,21 @@ class PpoUpdate:
         return log
 
     @th.no_grad()
-    def _renew_log_probs(self, samples: Samples, indices: th.Tensor) -> None:
-        """Replaces the log-probabilities of the samples with these indices by those of the present weights."""
+    def _renew_log_probs(self, samples: Samples, batches: Sequence[th.Tensor]) -> None:
+        """Replaces the log-probabilities of these mini-batches by those of the present weights."""
         evaluate: Any = getattr(self.policy, "log_prob", lambda *each: self.policy.evaluate_actions(*each)[1])
-        for part in th.split(indices, ROWS_AT_ONCE) if len(indices) else ():
-            each = samples[part]
+        if samples.states is None and batches:
+            batches = th.split(th.cat([*batches]), ROWS_AT_ONCE)
+        for part in batches:
+            each = self._remembering(samples[part])
             samples.old_log_probs[part] = evaluate(each.observations, each.actions, each.action_masks)
+
+    def _remembering(self, batch: Samples) -> Samples:
+        """Returns a batch with what a policy with memory remembers in each of its steps."""
+        if batch.states is None:
+            return batch
+        remembering: Any = self.policy.remembering
+        return replace(batch, observations=remembering(batch.observations, batch.states, batch.starts))
 
     def _loss(self, batch: Samples, is_present: bool) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Returns the loss of one mini-batch, a scalar (training.md §7.2), its `TERMS` and the log-probabilities.
@@ -212,8 +251,9 @@ class PpoUpdate:
         """
         names = ("evaluate_features", "evaluate_heads", "evaluate_actions")
         evaluate = next(getattr(self.policy, name) for name in names if hasattr(self.policy, name))
-        given = batch.observations, batch.actions, batch.action_masks
         with learning_in(self.precision, batch.returns.device):
+            batch = self._remembering(batch)
+            given = batch.observations, batch.actions, batch.action_masks
             found = evaluate(*given) if batch.magnet is None else evaluate(*given, batch.magnet)
         values, log_probs, entropies, *divergences = found
         values, head_entropies = values.flatten(), entropies

@@ -27,10 +27,10 @@ from sb3_pvp.players import opponents
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.players.seats import Observation
 from sb3_pvp.policies.acting import Opponent
-from sb3_pvp.policies.autoregressive import probabilities_and_values
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
+from sb3_pvp.policies.judging import probabilities_and_values
 
 FUTURE = 10  #: Ticks that a world model is asked for.
 KEPT = PLAIN - 1  #: Moments of a fight that is only watched, from which a world model's `SHOWN` are chosen.
@@ -232,7 +232,8 @@ class RecordedFighter:
     model: BaseAlgorithm | None  #: Of MaskablePPO it computes probabilities and values, too.
     rewards: list[float] = field(default_factory=list)  #: Of every tick.
     _state: Any = None
-    _states: PackedList[Any] = field(default_factory=PackedList)  #: After each action, of a world model.
+    #: Before each action with memory; after it, of a world model.
+    _states: PackedList[Any] = field(default_factory=PackedList)
     _ticks: PackedList[tuple[Observation, NDArray[np.bool_], NDArray[np.int64]]] = field(default_factory=PackedList)
 
     @property
@@ -246,6 +247,8 @@ class RecordedFighter:
         if not self._ticks:
             self._state = self.opponent.initial_state([seed])
         # Only models have frame ages; scripts take one frame without the leading axis.
+        if hasattr(self.opponent, "remembered"):
+            self._states.append(self._state[0])
         frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
         actions, self._state = self.opponent.predict(
             frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
@@ -305,7 +308,9 @@ class RecordedFighter:
             observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
             chosen = np.stack(actions), np.stack(masks)
             policy: Any = self.model.policy
-            flat, values = probabilities_and_values(policy, observations, *chosen)
+            states: Any = self._states and np.stack(self._states[-len(seen) :])
+            known = (self.opponent.remembered(states),) if self._states else ()  # type: ignore[attr-defined]
+            flat, values = probabilities_and_values(policy, observations, *chosen, *known)
             probabilities = [_by_head(contract, row) for row in flat]
             predictor = getattr(self.model, "outcome_predictor", None)
             wins = outlooks if predictor is None else predictor.predict(observations)["WIN"].tolist()

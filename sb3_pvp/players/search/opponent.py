@@ -68,12 +68,15 @@ def network_of(model: Any) -> Network:
     """
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
-    from sb3_pvp.policies.autoregressive import probabilities_and_values
     from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION
+    from sb3_pvp.policies.judging import probabilities_and_values
+    from sb3_pvp.policies.memory import NOT_CARRIED
 
     policy = model.policy
     if not isinstance(policy, MaskableActorCriticPolicy):
         raise ValueError(f"a search needs moves and values of a MaskablePPO, not of a {type(model).__name__}")
+    if getattr(policy, "memory", None) is not None:
+        raise ValueError(NOT_CARRIED.format(what="a search", instead="search with a fighter that has none"))
     if tuple(getattr(model, "frame_ages", None) or (0,)) != (0,):
         raise ValueError("a search looks at positions, but the model sees several frames")
     scale = np.float32(model.reward_normalizer.std if getattr(model, "normalize_reward", False) else 1)

@@ -14,7 +14,8 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, part_of
+from sb3_pvp.policies.features import ACTION_MASK, MEMORY, NEXT_MEMORY, OBSERVATION, PRIVILEGED, part_of
+from sb3_pvp.policies.memory import Remembered
 from sb3_pvp.policies.sampling import AutoregressiveActor, HeadTables, sample_actions
 
 BACKENDS = ("torch", "compiled", "onnx")
@@ -44,8 +45,16 @@ class Backend(Protocol):
     frame_shape: tuple[int, int]  #: Frames, and features of the fighter's own view in each of them: ``(F, D)``.
     head_sizes: tuple[int, ...]
     num_privileged: int  #: P, the features of a frame that only the critic sees.
+    memory_width: int  #: Numbers of a state of its memory; 0 without one. Zeros are that of an episode's first tick.
 
-    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+    def decide(
+        self,
+        observations: Floats,
+        masks: Flags,
+        uniforms: Floats,
+        details: bool,
+        remembered: Remembered | None = None,
+    ) -> Decisions:
         """Returns legal actions.
 
         Args:
@@ -53,9 +62,12 @@ class Backend(Protocol):
             masks: flat action masks ``(N, A)``.
             uniforms: random numbers in [0, 1), ``(N, H)``; a negative one selects the head's most likely entry.
             details: return entropies and probabilities as well.
+            remembered: with memory, what the rows remember; it gets the next states.
         """
 
-    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+    def values(
+        self, observations: Floats, privileged: Floats | None, masks: Flags, remembered: Remembered | None = None
+    ) -> Floats:
         """Returns the critic's values ``(N,)``; ``privileged (N, F, P)`` is ``None`` if P is 0; masks ``(N, A)``."""
 
 
@@ -78,12 +90,20 @@ class TorchBackend:
         self.num_privileged = (seen.features_dim - seen.num_public) // seen.num_frames
         self._space, self._tables = policy.observation_space, HeadTables(policy.heads)
         self._shape = part_of(self._space).shape or ()
+        self.memory_width = 0 if policy.memory is None else policy.memory.width
 
     @th.inference_mode()
-    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+    def decide(
+        self,
+        observations: Floats,
+        masks: Flags,
+        uniforms: Floats,
+        details: bool,
+        remembered: Remembered | None = None,
+    ) -> Decisions:
         """Implements `Backend.decide`."""
         allowed = th.from_numpy(masks).to(self.policy.device)
-        latent = self.policy.actor_latent(self._parts(observations, None))
+        latent = self.policy.actor_latent(self._parts(observations, None), remembered)
         actions, log_probs, _ = _sample(self._tables, latent, allowed, th.from_numpy(uniforms))
         if not details:
             return Decisions(actions, log_probs, None, None)
@@ -92,9 +112,11 @@ class TorchBackend:
         return Decisions(actions, log_probs, entropies.cpu().numpy(), probabilities.cpu().numpy())
 
     @th.inference_mode()
-    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+    def values(
+        self, observations: Floats, privileged: Floats | None, masks: Flags, remembered: Remembered | None = None
+    ) -> Floats:
         """Implements `Backend.values`."""
-        return self.policy.predict_values(self._parts(observations, privileged)).flatten().cpu().numpy()
+        return self.policy.predict_values(self._parts(observations, privileged), remembered).flatten().cpu().numpy()
 
     def _parts(self, observations: Floats, privileged: Floats | None) -> Any:
         """Returns the policy's observation; the actor does not look at the privileged part."""
@@ -117,12 +139,19 @@ class CompiledBackend(TorchBackend):
         self._actor = AutoregressiveActor(self.frame_shape, self.head_sizes, *given)
 
     @th.inference_mode()
-    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+    def decide(
+        self,
+        observations: Floats,
+        masks: Flags,
+        uniforms: Floats,
+        details: bool,
+        remembered: Remembered | None = None,
+    ) -> Decisions:
         """Implements `Backend.decide`."""
         from sb3_pvp.policies.kernels import entropies_and_probabilities  # Numba takes long to import
 
         tables = self._actor.tables
-        latent = self._actor.latent(th.from_numpy(observations))
+        latent = self._actor.latent(th.from_numpy(observations), remembered)
         actions, log_probs, scores = _sample(tables, latent, th.from_numpy(masks), th.from_numpy(uniforms))
         if not details:
             return Decisions(actions, log_probs, None, None)
@@ -154,17 +183,34 @@ class OnnxBackend:
         self.frame_shape = int(shapes[OBSERVATION][1]), int(shapes[OBSERVATION][2])
         self.head_sizes = tuple(policy.action_space.nvec.tolist())
         self.num_privileged = int(shapes[PRIVILEGED][2]) if PRIVILEGED in shapes else 0
+        memory = getattr(policy, "memory", None)
+        self.memory_width = 0 if memory is None else memory.width
 
-    def decide(self, observations: Floats, masks: Flags, uniforms: Floats, details: bool) -> Decisions:
+    def decide(
+        self,
+        observations: Floats,
+        masks: Flags,
+        uniforms: Floats,
+        details: bool,
+        remembered: Remembered | None = None,
+    ) -> Decisions:
         """Implements `Backend.decide`."""
         outputs = ["action", "log_prob", *(["entropy", "probability"] if details else [])]
         given = {OBSERVATION: observations, ACTION_MASK: masks, "uniform": uniforms}
-        actions, log_probs, *both = self._actor.run(outputs, given)
+        if remembered is None:
+            actions, log_probs, *both = self._actor.run(outputs, given)
+        else:
+            given[MEMORY] = remembered.known().numpy()
+            actions, log_probs, *both, state = self._actor.run([*outputs, NEXT_MEMORY], given)
+            remembered.state = th.from_numpy(state)
         return Decisions(actions, log_probs, *(both or (None, None)))
 
-    def values(self, observations: Floats, privileged: Floats | None, masks: Flags) -> Floats:
+    def values(
+        self, observations: Floats, privileged: Floats | None, masks: Flags, remembered: Remembered | None = None
+    ) -> Floats:
         """Implements `Backend.values`."""
         given = {OBSERVATION: observations, PRIVILEGED: privileged, ACTION_MASK: masks}
+        given |= {} if remembered is None else {MEMORY: remembered.known().numpy()}
         seen = {each.name: given[each.name] for each in self._critic.get_inputs()}
         values: Floats = self._critic.run(["value"], seen)[0]
         return values

@@ -23,7 +23,15 @@ from torch import nn
 
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export import ELSEWHERE
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, frames_of, head_sizes_of
+from sb3_pvp.policies.features import (
+    ACTION_MASK,
+    MEMORY,
+    NEXT_MEMORY,
+    OBSERVATION,
+    PRIVILEGED,
+    frames_of,
+    head_sizes_of,
+)
 from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.sampling import HeadTables
 
@@ -45,7 +53,8 @@ def actor_graph(policy: MaskableActorCriticPolicy) -> bytes:
     Raises `ValueError` if ONNX is not installed, the policy sees other things than frames of features under
     ``"observation"``, the mask and the privileged part, or has a part that cannot become a graph.
     """
-    return _exported(policy, _ActorModule(policy), OUTPUTS)
+    remembers = getattr(policy, "memory", None) is not None
+    return _exported(policy, _ActorModule(policy), (*OUTPUTS, NEXT_MEMORY) if remembers else OUTPUTS)
 
 
 def critic_graph(policy: MaskableActorCriticPolicy) -> bytes:
@@ -209,6 +218,21 @@ class _Trunk(nn.Module):
         return output
 
 
+class _RememberingTrunk(nn.Module):
+    """A trunk of a policy with memory: the ``own`` features and what is remembered, then ``modules``."""
+
+    def __init__(self, policy: AutoregressivePolicy, own: _Trunk, *modules: nn.Module) -> None:
+        super().__init__()
+        self.own, self.public = own, _Trunk(policy, [OBSERVATION], *policy.extractors[0])
+        self.memory, self.network = copy.deepcopy(policy.memory).cpu(), copy.deepcopy(nn.Sequential(*modules)).cpu()  # type: ignore[union-attr]
+
+    def forward(self, parts: dict[str, th.Tensor]) -> tuple[th.Tensor, th.Tensor]:
+        """Returns the output and the next states; `MEMORY` is zero where an episode begins."""
+        state = parts[MEMORY]
+        remembered, following = self.memory.step(self.public(parts), state, th.zeros_like(state[:, 0], dtype=th.bool))
+        return self.network(th.cat([self.own(parts), remembered], 1)), following
+
+
 class _StockTrunk(nn.Module):
     """Networks of a policy of sb3-contrib behind each other: the features extractor, then others."""
 
@@ -232,24 +256,34 @@ class _StockTrunk(nn.Module):
 class _ActorModule(nn.Module):
     """What `actor_graph` records; ``inputs`` are the names of its arguments, in order."""
 
-    inputs = (OBSERVATION, ACTION_MASK, "uniform")
+    inputs: tuple[str, ...] = (OBSERVATION, ACTION_MASK, "uniform")
 
     def __init__(self, policy: MaskableActorCriticPolicy) -> None:
         super().__init__()
         self.shapes = _frame_shapes(policy)
         if isinstance(policy, AutoregressivePolicy):
-            self.trunk: nn.Module = _Trunk(policy, [OBSERVATION], *policy.extractors[0], *policy.actor)
+            if policy.memory is None:
+                self.trunk: nn.Module = _Trunk(policy, [OBSERVATION], *policy.extractors[0], *policy.actor)
+            else:
+                self.inputs = (*self.inputs, MEMORY)
+                own = _Trunk(policy, [OBSERVATION], *policy.extractors[0])
+                self.trunk = _RememberingTrunk(policy, own, *policy.actor)
             self.heads = HeadsModule(policy.heads)
         else:
             self.trunk = _StockTrunk(policy, policy.pi_features_extractor, policy.mlp_extractor.policy_net)
             self.heads = HeadsModule(_stock_heads(policy))
 
-    def forward(self, observation: th.Tensor, mask: th.Tensor, uniform: th.Tensor) -> Any:
-        """Returns actions, their log-probabilities, entropies of heads and probabilities of entries."""
+    def forward(
+        self, observation: th.Tensor, mask: th.Tensor, uniform: th.Tensor, memory: th.Tensor | None = None
+    ) -> Any:
+        """Returns actions, their log-probabilities, entropies of heads and probabilities of entries; and states."""
         parts = {OBSERVATION: observation, ACTION_MASK: mask.float()}
         if PRIVILEGED in self.shapes:  # unknown in a real fight, and only a policy of sb3-contrib sees it
             parts[PRIVILEGED] = observation.new_zeros(observation.shape[0], *self.shapes[PRIVILEGED])
-        return self.heads(self.trunk(parts), mask, uniform)
+        if memory is None:
+            return self.heads(self.trunk(parts), mask, uniform)
+        latent, following = self.trunk(parts | {MEMORY: memory})
+        return *self.heads(latent, mask, uniform), following
 
 
 class _CriticModule(nn.Module):
@@ -259,8 +293,11 @@ class _CriticModule(nn.Module):
         super().__init__()
         self.inputs, space = (*_frame_shapes(policy),), policy.observation_space
         if isinstance(policy, AutoregressivePolicy):
-            own = *policy.extractors[1], *policy.critic, policy.value_net
-            self.trunk: nn.Module = _Trunk(policy, self.inputs, *own)
+            last = *policy.critic, policy.value_net
+            self.trunk: nn.Module = _Trunk(policy, self.inputs, *policy.extractors[1], *last)
+            if policy.memory is not None and policy.memory.settings.critic:
+                seen = _Trunk(policy, self.inputs, *policy.extractors[1])
+                self.trunk, self.inputs = _RememberingTrunk(policy, seen, *last), (*self.inputs, MEMORY)
             return
         stock = policy.mlp_extractor.value_net, policy.value_net
         self.trunk = _StockTrunk(policy, policy.vf_features_extractor, *stock)
@@ -269,7 +306,8 @@ class _CriticModule(nn.Module):
 
     def forward(self, *given: th.Tensor) -> Any:
         """Returns values ``(batch,)``."""
-        return self.trunk(dict(zip(self.inputs, given, strict=True))).squeeze(1)
+        values = self.trunk(dict(zip(self.inputs, given, strict=True)))
+        return (values[0] if MEMORY in self.inputs else values).squeeze(1)
 
 
 @th.no_grad()
@@ -290,6 +328,8 @@ def _exported(policy: MaskableActorCriticPolicy, module: _ActorModule | _CriticM
     sizes = head_sizes_of(policy.action_space)
     examples = {key: th.zeros(1, *shape) for key, shape in _frame_shapes(policy).items()}
     examples |= {ACTION_MASK: th.ones(1, sum(sizes), dtype=th.bool), "uniform": th.zeros(1, len(sizes))}
+    if MEMORY in module.inputs:
+        examples[MEMORY] = policy.memory.initial(1).cpu()  # type: ignore[operator, union-attr]
     return exported(module, {name: examples[name] for name in module.inputs}, outputs)
 
 

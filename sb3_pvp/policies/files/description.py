@@ -28,6 +28,7 @@ from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.extractors import EXTRACTORS, find_extractor, known_extractors, name_of_extractor
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, heads_of
+from sb3_pvp.policies.memory import MemorySettings, read_memory
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
 
 #: The classes that can be described, by the names that SB3 gives them.
@@ -132,6 +133,7 @@ class Description(BaseModel):
     scale_constants: bool = False
     features_extractor: str | None = None  #: One of `known_extractors`, in an `AutoregressivePolicy`.
     features_extractor_kwargs: dict[str, JsonValue] = {}
+    memory: MemorySettings | None = None  #: Of an `AutoregressivePolicy`.
     contract: ContractReference | None = None
     game: str | None = None  #: The game of the training, as `sb3_pvp.game.find_game` takes it.
     frame_ages: tuple[FrameAge, ...] | None = None  #: Ages of the frames in ticks.
@@ -173,6 +175,7 @@ class Description(BaseModel):
             **self._extractor(),
             "features_arch": _architecture(self.features),
             **{flag: getattr(self, flag) for flag in _FLAGS},
+            "memory": None if self.memory is None else self.memory.model_dump(exclude_defaults=True),
             "contract": None if contract is None else contract.name,
         }
 
@@ -226,7 +229,7 @@ class Description(BaseModel):
 
     def _is_plain(self) -> bool:
         layers = (*self.actor, *self.critic)
-        is_mlp = not any((self.features, *self.heads, *(getattr(self, flag) for flag in _FLAGS)))
+        is_mlp = not any((self.memory, self.features, *self.heads, *(getattr(self, flag) for flag in _FLAGS)))
         return is_mlp and len({each.activation for each in layers}) <= 1 and all(each.size for each in layers)
 
     def _num_weights(self, sizes: Mapping[str, int], flat: int) -> int:
@@ -240,6 +243,9 @@ class Description(BaseModel):
         of_actor, count = _through(public, self.features)
         of_critic, count_of_critic = _through(public + hidden, self.features)
         counted = counted + count + (0 if self.share_features_extractor else counted + count_of_critic)
+        if (memory := self.memory) is not None:
+            counted += memory.num_weights(of_actor)
+            of_actor, of_critic = of_actor + memory.size, of_critic + memory.size * memory.critic
         (actor, count), (critic, count_of_critic) = _through(of_actor, self.actor), _through(of_critic, self.critic)
         counted += count + count_of_critic + critic
         if not is_own:
@@ -381,6 +387,7 @@ def _own_layers(policy: AutoregressivePolicy) -> dict[str, Any]:
         dict(zip(("features", "actor", "critic", "heads"), layers, strict=True))
         | {flag: bool(given[flag]) for flag in _FLAGS}
         | extractor
+        | {"memory": read_memory(given["memory"])}
     )
 
 

@@ -131,6 +131,8 @@ def _format_of(description: Description) -> int:
     """Returns the lowest format that can express a model."""
     if isinstance(description, TeamDescription):
         return 3
+    if description.memory is not None:
+        return 4
     return 1 if description.features_extractor is None else 2
 
 

@@ -29,7 +29,8 @@ from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import Game, find_game, game_names
 from sb3_pvp.policies.acting import Decision, Flags, Frames
-from sb3_pvp.policies.autoregressive import AUTO, AutoregressivePolicy, find_contract
+from sb3_pvp.policies.autoregressive import AutoregressivePolicy
+from sb3_pvp.policies.contracts import AUTO, find_contract
 from sb3_pvp.policies.features import OBSERVATION, PRIVILEGED, NormalizedFeatures, head_sizes_of
 from sb3_pvp.policies.files.description import build
 from sb3_pvp.policies.files.onnx_files import OnnxFiles
@@ -46,6 +47,7 @@ from sb3_pvp.policies.files.registry import (
     training_on,
 )
 from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
+from sb3_pvp.policies.memory import Remembered, packed_states, unpacked_states
 from sb3_pvp.policies.sampling import Actor, AutoregressiveActor, PlainActor, act_batched
 
 # Replaces attributes that acting does not need. rl-zoo3 pickles its own classes into some of them; and with a seed, SB3
@@ -307,8 +309,42 @@ class MaskableOpponent(ModelOpponent):
         return act_batched(actors, frames, masks, th.from_numpy(numbers)).numpy(), state
 
 
+class RememberingOpponent(ModelOpponent):
+    """A frozen `AutoregressivePolicy` with memory: no more than its actor.
+
+    A state is two random words and what it remembers, as one row of bits; it decides alone, not with other models.
+    """
+
+    def __init__(self, policy: _Policy, file: ModelFile) -> None:
+        both = policy.observation_space, policy.action_space
+        super().__init__(both, policy.content_hash, policy.frame_ages, policy.game)
+        self.actor: Any = policy.actor(file.weights(), file.name)
+
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint32]:
+        """Returns random words, and that nothing is remembered, uint32 ``(N, width)``."""
+        return packed_states(words_from_seeds(seeds, stream=3), self.actor.memory.initial(len(seeds)).numpy())
+
+    def remembered(self, state: NDArray[np.uint32]) -> Remembered:
+        """Returns what rows of these states remember, in the middle of episodes or at their start."""
+        return Remembered.of(unpacked_states(state)[1], np.zeros(len(state), np.bool_))
+
+    @th.inference_mode()
+    def predict(
+        self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: bool, action_masks: Flags
+    ) -> Decision:
+        """Implements `Opponent.predict`."""
+        words, states = unpacked_states(state)
+        numbers, words = uniforms(words, len(self.actor.head_sizes))
+        numbers[np.broadcast_to(deterministic, len(numbers))] = -1.0  # selects the most likely entry
+        seen = np.ascontiguousarray(observation, np.float32).reshape(-1, *self.actor.frame_shape)
+        remembered, masks = Remembered.of(states, episode_start), np.ascontiguousarray(action_masks)
+        given = [self.actor], [th.from_numpy(seen)], th.from_numpy(masks), th.from_numpy(numbers), remembered
+        actions = act_batched(*given).numpy()
+        return actions, packed_states(words, remembered.state.numpy())
+
+
 #: Models in use, by content hash: fights and files with the same policy share one copy.
-_models: WeakValueDictionary[str, MaskableOpponent] = WeakValueDictionary()
+_models: WeakValueDictionary[str, MaskableOpponent | RememberingOpponent] = WeakValueDictionary()
 
 
 def find_file(path: str | Path) -> Path:
@@ -371,7 +407,7 @@ class MaskablePPOFiles(Algorithm):
                 model.outcome_predictor = predictor  # type: ignore[attr-defined]
             return model
 
-    def opponent(self, source: ModelFile | BaseAlgorithm) -> MaskableOpponent:
+    def opponent(self, source: ModelFile | BaseAlgorithm) -> MaskableOpponent | RememberingOpponent:
         """Implements `Algorithm.opponent`: of equal policies, always the same object."""
         file = source if isinstance(source, ModelFile) else read(source)
         with loading(file.name):
@@ -379,7 +415,8 @@ class MaskablePPOFiles(Algorithm):
         # Of a snapshot and its copy, say: rows of one object share a call, and its memory.
         known = _models.get(policy.content_hash)
         if known is None:
-            known = _models[policy.content_hash] = MaskableOpponent(policy, file)
+            kind = RememberingOpponent if policy.arguments.get("memory") else MaskableOpponent
+            known = _models[policy.content_hash] = kind(policy, file)
         return known
 
 

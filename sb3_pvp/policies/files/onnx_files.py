@@ -24,6 +24,7 @@ from sb3_pvp.policies.export.played_graphs import read_graph
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm, ModelOpponent
 from sb3_pvp.policies.files.shipped import GRAPH
+from sb3_pvp.policies.memory import packed_states, unpacked_states
 
 
 class _Part(NamedTuple):
@@ -86,7 +87,8 @@ class OnnxOpponent(ModelOpponent):
             sizes = seat.own[0].sizes
             numbers = np.repeat(np.array([[-1.0], [0.5]], np.float32), len(sizes), axis=1)
             seen = np.zeros((2, self._graph.frames, self._graph.features), np.float32)
-            self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, seat.own[0])
+            states = np.zeros((2, self._graph.memory), np.float32)
+            self._decide(seen, np.ones((2, self._graph.entries), np.bool_), numbers, seat.own[0], states)
             self._seats[size] = seat
         self._checked = contract
 
@@ -126,6 +128,8 @@ class OnnxOpponent(ModelOpponent):
             own = [part for part in fitting if part[3:5] == fitting[0][3:5]]
             others = [part for part in parts if part not in own]
             # The others must be able to be out of the game, as those of the other side are in a seat.
+            if own and graph.memory and len(own) > 1:
+                raise ValueError(f"{self.name} has memory: it can play a whole seat, not each agent of {contract.name}")
             if own and all(part.active is not None for part in others):
                 return _Seat(own, others, contract.num_heads)
         each = sorted({f"{len(part.columns)} and {sum(part.sizes)}" for part in parts})
@@ -135,9 +139,13 @@ class OnnxOpponent(ModelOpponent):
             + (f" (each agent {', or '.join(each)})" if each else "")
         )
 
-    def initial_state(self, seeds: Sequence[int]) -> NDArray[np.uint64]:
-        """Returns random words, uint64 ``(N,)``."""
-        return words_from_seeds(seeds, stream=3)
+    def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Returns random words, uint64 ``(N,)``; with memory as `sb3_pvp.policies.memory.packed_states`."""
+        words = words_from_seeds(seeds, stream=3)
+        return packed_states(words, self._nothing(len(seeds))) if self._graph.memory else words
+
+    def _nothing(self, rows: int) -> Frames:
+        return np.zeros((rows, self._graph.memory), np.float32)
 
     def predict(
         self, observation: Frames, state: NDArray[Any], episode_start: Flags, deterministic: Any, action_masks: Flags
@@ -152,34 +160,44 @@ class OnnxOpponent(ModelOpponent):
             raise ValueError(f"{self.name} has not been checked for a game of {frames.shape[2]} features: call check()")
         if any(frames[:, 0, part.active].any() for part in seat.others):
             raise ValueError(f"{self.name} cannot decide for all agents of its team: some see or do other things")
-        own = seat.own
-        numbers, state = uniforms(state, seat.num_heads)
+        own, (words, states) = seat.own, unpacked_states(state) if self._graph.memory else (state, self._nothing(0))
+        states[episode_start if len(states) else slice(0)] = 0
+        numbers, words = uniforms(words, seat.num_heads)
         numbers[np.broadcast_to(deterministic, len(frames))] = -1.0  # selects the most likely entry
-        decided = self._decide(
+        decided, states = self._decide(
             np.concatenate([frames[:, :, part.columns] for part in own]),
             np.concatenate([action_masks[:, part.entries] for part in own]),
             np.concatenate([numbers[:, part.heads] for part in own]),
             own[0],
+            states,
         )
         actions = np.zeros(numbers.shape, decided.dtype)
         for part, choices in zip(own, np.split(decided, len(own)), strict=True):
             plays = True if part.active is None else frames[:, 0, part.active, None] != 0
             actions[:, part.heads] = np.where(plays, choices, 0)
-        return actions, state
+        return actions, packed_states(words, states) if self._graph.memory else words
 
-    def _decide(self, seen: Frames, masks: Flags, numbers: Frames, part: _Part) -> NDArray[Any]:
-        """Returns checked actions ``(rows, heads)`` of such a part: int64, or float32 with numbers among them."""
+    def _decide(
+        self, seen: Frames, masks: Flags, numbers: Frames, part: _Part, states: Frames
+    ) -> tuple[NDArray[Any], Frames]:
+        """Returns checked actions ``(rows, heads)`` of such a part: int64, or float32 with numbers among them.
+
+        And the next states of the memory, ``(rows, 0)`` without one.
+        """
         sizes, is_number = part.sizes, np.array(part.numbers)
         with foreign(f"{self.name} cannot act"):
-            actions, reasons = self._graph.decide(seen, masks, numbers, sizes)
-            if np.isnan(reasons).any() or np.isnan(actions).any():
+            actions, reasons, *following = self._graph.decide(seen, masks, numbers, sizes, states)
+            following = following or [states]
+            if any(np.isnan(part).any() for part in (reasons, actions, *following)):
                 raise ValueError("it computes NaN, so no action can be chosen")
             if actions.shape != numbers.shape:
                 raise ValueError(f"its actions have the shape {actions.shape}, not {numbers.shape}")
             wrong = ~((actions >= 0) & (actions < sizes) & (actions == np.floor(actions))) & ~is_number
             if wrong.any():
                 raise ValueError(f"it chose {actions[wrong][0]}, which no head of the sizes {sizes} has")
-            return actions.astype(np.float32 if is_number.any() else np.int64)
+            if following[0].shape != states.shape or following[0].dtype != np.float32:
+                raise ValueError(f"its next state has the shape {following[0].shape}, not {states.shape} in float32")
+            return actions.astype(np.float32 if is_number.any() else np.int64), following[0]
 
 
 class OnnxFiles(Algorithm):

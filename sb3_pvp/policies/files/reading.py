@@ -30,7 +30,7 @@ from sb3_pvp.policies.files.shipped import GRAPH, find_model, is_fighter
 from sb3_pvp.policies.files.team_description import TeamDescription
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
 
-FORMAT = 3  #: The highest of fighter files that is read; written is the lowest that can express a model.
+FORMAT = 4  #: The highest of fighter files that is read; written is the lowest that can express a model.
 ABOUT, SAFE_WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_predictor.safetensors"
 DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
 AVERAGE = "average.pt"  #: Of zips of `PvpPPO`: averaged weights. With SB3's ending, MaskablePPO would refuse the file.

@@ -25,7 +25,8 @@ from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, head
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
-from sb3_pvp.policies.sampling import LEAST_ROWS_OF_LINEAR, filled, sample_independently
+from sb3_pvp.policies.networks import LEAST_ROWS_OF_LINEAR, filled
+from sb3_pvp.policies.sampling import sample_independently
 
 
 def _scores(policy: Any, seen: Any) -> th.Tensor:

@@ -61,15 +61,15 @@ def test_hidden_layers_are_rounded_while_learning_only(monkeypatch: pytest.Monke
         monkeypatch.setattr(AutoregressivePolicy, name, recorded)
 
     record("_actor_latent")
-    record("_values")
+    record("values_of")
     model = new_model(precision="bf16")
     policy = model.policy
     model.learn(3 * 64)
     assert seen == {
         ("_actor_latent", True, th.bfloat16),
         ("_actor_latent", False, th.float32),
-        ("_values", True, th.float32),
-        ("_values", False, th.float32),
+        ("values_of", True, th.float32),
+        ("values_of", False, th.float32),
     }
     states = model.policy.optimizer.state.values()
     stored = [*policy.state_dict().values(), *(part for state in states for part in state.values())]

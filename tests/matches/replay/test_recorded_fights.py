@@ -17,7 +17,7 @@ from sb3_pvp.game.contract import load_contract
 from sb3_pvp.games.osrs.sim import SimWorld
 from sb3_pvp.matches.replay import Recording, load_fight, record_fight, save_fight
 from sb3_pvp.matches.replay.recording import Decision, recording_from_plain, recording_to_plain
-from sb3_pvp.policies.autoregressive import probabilities_and_values
+from sb3_pvp.policies.judging import probabilities_and_values
 from tests.games.osrs.remote.served import logged_in, world_server
 from tests.matches.replay.short_fights import LONG, TICKS
 from tests.players.opponent_models import plain_model, random_model, saved

@@ -1,0 +1,1 @@
+"""`python -m benchmarks memory`: what memory is worth, and what it costs."""
