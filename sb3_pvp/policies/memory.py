@@ -34,7 +34,9 @@ class MemorySettings(BaseModel, frozen=True, extra="forbid", strict=True):
     """
 
     kind: Literal["gru", "lstm", "attention"]
-    size: Annotated[int, Field(ge=4)] = 64  #: Numbers that the actor gets; of fewer, rows would depend on each other.
+    #: Numbers that the actor gets, in sixteens: PyTorch computes what is left of others otherwise, so that the bits of
+    #: a row would depend on where it is in the batch.
+    size: Annotated[int, Field(ge=16, multiple_of=16)] = 64
     critic: bool = False
     length: PositiveInt = 32
     ticks: Annotated[int, Field(ge=2)] = 16  #: That attention sees, with the present one.
