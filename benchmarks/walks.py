@@ -26,7 +26,7 @@ _LINE = "train.py --preset PastSelfPlay --n-timesteps 256 --num-threads 1 --verb
 
 #: What a reader can follow, by walk: the most files, and the most switches. `tests/benchmarks` holds them.
 LIMITS: dict[str, tuple[int, int | None]] = {
-    "train.py -> learn": (48, 550),
+    "train.py -> learn": (50, 550),
     "snapshot -> opponent's act": (24, 120),
     "step_async -> observation": (12, None),
     "rollout -> weights": (7, None),

@@ -23,6 +23,8 @@ from tests.paths import DATA, ROOT
 NAMES: dict[str, list[str]] = json.loads((DATA / "second_edition" / "names.json").read_text())
 #: What has another name today, or left a module that is still there; no file of users names these.
 RENAMED = {
+    "sb3_pvp.policies.autoregressive.probabilities_and_values": "sb3_pvp.policies.judging.probabilities_and_values",
+    "sb3_pvp.policies.autoregressive.shaped": "sb3_pvp.policies.judging.shaped",
     "sb3_pvp.callbacks.evaluations.EvaluationCallback": "sb3_pvp.callbacks.evaluations.WinRateEvalCallback",
     "sb3_pvp.callbacks.plots.Metric": "sb3_pvp.matches.curves.CurveMetric",
     "sb3_pvp.callbacks.self_play.Source": "sb3_pvp.callbacks.self_play.OpponentSource",

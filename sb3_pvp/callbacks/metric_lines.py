@@ -70,6 +70,10 @@ class MetricLinesCallback(PvpCallback):
         self._metrics, self._scores = JsonLines(metrics), JsonLines(scores)
         self.logger.output_formats.append(self._metrics)
 
+    def _on_step(self) -> bool:
+        # An algorithm of one's own may say nothing of episodes.
+        return super()._on_step() if "dones" in self.locals else True
+
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         if "episode" in info:  # of SB3's Monitor
             score = {"episode/score": float(info["episode"]["r"]), "episode/length": int(info["episode"]["l"])}

@@ -158,7 +158,7 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         elif extractor.has_privileged:
             raise ValueError("share_features_extractor=True would show the privileged part to the actor; leave it out")
         self.extractors = nn.ModuleList([public[0], everything[0]])
-        settings = read_memory(given["memory"])
+        settings = None if given["memory"] is None else read_memory(given["memory"])
         self.memory: EpisodeMemory | None = None if settings is None else settings.make(public[1])
         of_memory = settings.size if settings else 0
         self._critic_remembers = settings is not None and settings.critic

@@ -338,7 +338,7 @@ class AutoregressiveActor:
         of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
         space = spaces.Box(-np.inf, np.inf, frame_shape) if space is None else space
         extractor, width = make_extractor(space, arguments, of_features, frame_shape[0] * frame_shape[1])
-        settings = read_memory(arguments.get("memory"))
+        settings = read_memory(arguments["memory"]) if arguments.get("memory") else None
         self.memory = None if settings is None else settings.make(width)
         actor, width = make_network(width + (settings.size if settings else 0), of_actor)
         flags = [arguments[flag] for flag in HEAD_FLAGS]

@@ -73,6 +73,8 @@ def tables_of(logs: Path) -> dict[str, list[dict[str, Any]]]:
         read[path.name] = list(csv.DictReader(lines[lines[0].startswith("#") :]))
     for path in sorted(logs.rglob("*.jsonl")):
         read[path.name] = [json.loads(line) for line in path.read_text().splitlines()]
+    # Of what is logged, `scalars_of` compares the values; with actors other steps log what has no value in all of them.
+    read.pop("metrics.jsonl")
     return {name: [{k: v for k, v in row.items() if k not in TIMES} for row in rows] for name, rows in read.items()}
 
 

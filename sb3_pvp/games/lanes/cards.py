@@ -32,7 +32,7 @@ TROOP, BUILDING, SPELL, TOWER = range(4)
 GROUND, ANY, BUILDINGS = range(3)
 
 
-class Card(BaseModel):
+class LaneCard(BaseModel):
     """A row of the table of cards: what it costs, and what stands or happens where it is played."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,7 +40,7 @@ class Card(BaseModel):
     kind: Literal["troop", "building", "spell", "tower"]
     cost: int = Field(ge=0, le=10)
     count: int = Field(ge=1, le=8)
-    hitpoints: int = Field(ge=0, le=10_000)
+    health: int = Field(ge=0, le=10_000)
     damage: int = Field(ge=0, le=10_000)
     hit_seconds: float = Field(ge=0, le=10)
     range: float = Field(ge=0, le=12)
@@ -63,7 +63,7 @@ class Card(BaseModel):
         must = {
             "cost": (self.cost > 0) == (self.kind != "tower"),
             "damage": self.damage > 0,
-            "hitpoints": (self.hitpoints > 0) != is_spell,
+            "health": (self.health > 0) != is_spell,
             "hit_seconds": (self.hit_seconds > 0) != is_spell,
             "radius": (self.radius > 0) != is_spell,
             "sight": is_spell or self.sight >= self.range > 0,
@@ -86,8 +86,8 @@ class Card(BaseModel):
 class CardTable(NamedTuple):
     """All cards, then what a guard and a keep are; ``figures`` are their numbers, int64 ``(cards + 2, 18)``."""
 
-    cards: tuple[Card, ...]
-    towers: tuple[Card, Card]
+    cards: tuple[LaneCard, ...]
+    towers: tuple[LaneCard, LaneCard]
     figures: NDArray[np.int64]
 
     @property
@@ -100,12 +100,12 @@ def read_cards(path: str | Path) -> CardTable:
     """Reads a table of cards, with tabs between its columns; `ValueError`, one line that names row and figure."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(DictReader(file, delimiter="\t"))
-    read: dict[str, Card] = {}
+    read: dict[str, LaneCard] = {}
     for number, row in enumerate(rows, 2):
         where = f"{Path(path).name}, line {number} ({row.get('name') or 'no name'}):"
-        if missing := [field for field in Card.model_fields if not row.get(field)]:
+        if missing := [field for field in LaneCard.model_fields if not row.get(field)]:
             raise ValueError(f"{where} {missing[0]} is missing")
-        card = read_model(Card, {str(key): value for key, value in row.items()}, where)
+        card = read_model(LaneCard, {str(key): value for key, value in row.items()}, where)
         if card.name in read:
             raise ValueError(f"{where} there is another card of this name")
         read[card.name] = card
@@ -120,12 +120,12 @@ def read_cards(path: str | Path) -> CardTable:
     return CardTable(cards, (towers[0], towers[1]), figures)
 
 
-def _figures(card: Card) -> list[int]:
+def _figures(card: LaneCard) -> list[int]:
     ticks = {name: round(getattr(card, name) * TICKS) for name in ("hit_seconds", "deploy", "lifetime", "stun")}
     tiles = {name: round(getattr(card, name) * TILE) for name in ("range", "splash", "sight", "radius")}
     speed = round(card.speed * TILE / TICKS)
     kind, aims = KINDS.index(card.kind), TARGETS.index(card.targets)
-    body = card.cost, kind, card.count, card.hitpoints, card.damage, ticks["hit_seconds"], tiles["range"], speed, aims
+    body = card.cost, kind, card.count, card.health, card.damage, ticks["hit_seconds"], tiles["range"], speed, aims
     rest = int(card.flies), tiles["splash"], tiles["sight"], tiles["radius"], ticks["deploy"], ticks["lifetime"]
     return [*body, *rest, round(card.tower_share * 100), ticks["stun"], int(card.colour, 16)]
 

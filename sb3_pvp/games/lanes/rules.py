@@ -58,7 +58,7 @@ FIRST_WINS, SECOND_WINS, DRAW = 1, 2, 3
 HALF_X, HALF_Y, RIVER = 9000, 16000, 1000
 BRIDGE, BRIDGE_HALF, BRIDGE_SIDE = 5500, 700, 1000
 #: Splash of those with less range than this is around themselves.
-MELEE = 2000
+REACH = 2000
 TOWER_X, TOWER_Y = np.array([-BRIDGE, BRIDGE, 0]), np.array([-9500, -9500, -13000])
 #: Where those that a card brings together stand, around the place that was chosen.
 _AROUND = [(0, 0), (-600, 0), (600, 0), (0, -700), (-600, -700), (600, -700), (-1200, -300), (1200, -300)]
@@ -249,7 +249,7 @@ def _act(clock: int, seat: int, slot: int, figures: Ints, units: Units, tops: In
     if units[seat, slot, WAIT] == 0:
         units[seat, slot, WAIT] = figures[card, PAUSE]
         if figures[card, SPLASH] > 0:
-            side, hit = (seat, slot) if figures[card, RANGE] < MELEE else (other_seat, target)
+            side, hit = (seat, slot) if figures[card, RANGE] < REACH else (other_seat, target)
             _burst(units[side, hit, X], units[side, hit, Y], other_seat, card, figures, units, tops, scratch)
         else:
             scratch[other_seat, target, _HURT] += figures[card, DAMAGE]

@@ -73,11 +73,11 @@ def test_pictures_show_a_unit_where_it_is_and_the_elixir() -> None:
     ("change", "said"),
     [
         (("1500\t170", "1500\t"), r"line 2 \(footman\): damage is missing"),
-        (("1500\t170", "-5\t170"), r"line 2 \(footman\): hitpoints"),
+        (("1500\t170", "-5\t170"), r"line 2 \(footman\): health"),
         (("1500\t170\t1.2", "1500\t170\t1.25"), r"line 2 \(footman\):.*hit_seconds must be a number of ticks"),
         (("1500\t170\t1.2", "1500\t170\tsoon"), r"line 2 \(footman\): hit_seconds"),
         (("archers\ttroop", "archers\tarmy"), r"line 3 \(archers\): kind"),
-        (("spell\t3\t1\t0", "spell\t3\t1\t90"), r"\(volley\):.*hitpoints cannot be 90 for a spell"),
+        (("spell\t3\t1\t0", "spell\t3\t1\t90"), r"\(volley\):.*health cannot be 90 for a spell"),
         (("archers", "footman"), r"line 3 \(footman\): there is another card of this name"),
         (("guard\ttower", "gate\ttower"), "a table has two towers, guard and keep"),
     ],

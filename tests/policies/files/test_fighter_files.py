@@ -225,7 +225,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": ({"fighter.json": b"{"}, "Expecting"),
     "deep JSON": ({"fighter.json": b"[" * 500_000}, "recursion"),
     "huge JSON": ({"fighter.json": b" " * (1 << 21)}, "larger than"),
-    "a later format": ({"fighter.json": changed(format=4)}, "format 4 is newer than 3.*upgrade sb3_pvp"),
+    "a later format": ({"fighter.json": changed(format=5)}, "format 5 is newer than 4.*upgrade sb3_pvp"),
     "no format": ({"fighter.json": changed(format="1")}, "lacks the number of the format"),
     "an unknown field": ({"fighter.json": changed(description__headz=[])}, "unknown field 'headz'.*'heads'"),
     "a text as number": ({"fighter.json": changed(description__steps="many")}, "steps"),

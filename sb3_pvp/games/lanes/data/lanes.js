@@ -32,9 +32,9 @@ function unitFigure(unit) {
   if (card.flies) figure.append(shape("ellipse", { class: "air", cx: x + 0.3, cy: y + 0.7, rx: r, ry: r * 0.6 }));
   const body = card.kind === "troop" ? shape("circle", { class: "body", cx: x, cy: y, r, fill: color }) : shape("rect", { class: "body", x: x - r, y: y - r, width: 2 * r, height: 2 * r, fill: color });
   figure.append(body);
-  if (unit.health < card.hitpoints) {
+  if (unit.health < card.health) {
     const bar = { x: x - r, y: y - r - 0.5, height: 0.28 };
-    figure.append(shape("rect", { class: "lack", ...bar, width: 2 * r }), shape("rect", { class: "left", ...bar, width: (2 * r * unit.health) / card.hitpoints }));
+    figure.append(shape("rect", { class: "lack", ...bar, width: 2 * r }), shape("rect", { class: "left", ...bar, width: (2 * r * unit.health) / card.health }));
   }
   return figure;
 }
