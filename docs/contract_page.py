@@ -66,16 +66,10 @@ def _rules(action: SubAction) -> str:
     return "; ".join(f"{words} {', '.join(f'`{name}`' for name in ids)}" for words, ids in rules.items() if ids)
 
 
-def explained_contracts() -> list[Contract]:
-    """Returns those that the page shows by default.
-
-    A team sees hundreds of rays, and a board has thousands of moves, which their pages explain in a few lines.
-    """
-    return [each for each in map(load_contract, registered_contracts()) if not (each.agents or each.shape)]
-
-
 if __name__ == "__main__":
     try:
-        print(render_page([*map(load_contract, sys.argv[1:])] or explained_contracts()))
+        contracts = [load_contract(name) for name in sys.argv[1:] or registered_contracts()]
+        # A team sees hundreds of rays, and a board has thousands of moves, which their pages explain in a few lines.
+        print(render_page([each for each in contracts if sys.argv[1:] or not (each.agents or each.shape)]))
     except ContractError as error:
         sys.exit(f"error: {error}")
