@@ -161,7 +161,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("num_fights", [4, 30])
 def test_starts_and_restarts(num_fights: int, options: dict[str, Any]) -> None:
     with synchronous() as (server, address):
-        world = RemoteWorld(f"{address}?step_timeout=5", num_fights)
+        world = RemoteWorld(f"{address}?step_timeout=20", num_fights)
         world.reset(options=options)
         for _ in range(25):
             start = time.monotonic()
@@ -173,7 +173,7 @@ def test_starts_and_restarts(num_fights: int, options: dict[str, Any]) -> None:
                 world.reset(over, options)
         world.close()
         # A world that waits for an agent without a step would do so until `step_timeout`.
-        assert server.longest_wait < 1
+        assert server.longest_wait < 15
 
 
 @pytest.mark.slow
