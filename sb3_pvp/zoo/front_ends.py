@@ -263,14 +263,10 @@ def _stock_parser(name: str) -> ArgumentParser:
     return parser
 
 
-def _parse_training(arguments: list[str]) -> Namespace:
-    """Parses and checks rl-zoo3's options of ``train`` together with ours."""
-    from rl_zoo3 import ALGOS
-    from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
-    from sb3_contrib import MaskablePPO
-
+def _training_parser() -> ArgumentParser:
+    """Returns the parser of ``train``: the options of rl-zoo3 and ours."""
     from sb3_pvp.algorithms.actors.cluster import CPUS_PER_ACTOR
-    from sb3_pvp.zoo.runs.resume import NEWEST, model_of_run
+    from sb3_pvp.zoo.runs.resume import NEWEST
     from sb3_pvp.zoo.sweeps.sweep import add_options
 
     parser = _stock_parser("train")
@@ -306,6 +302,18 @@ def _parse_training(arguments: list[str]) -> Namespace:
     parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
+    return parser
+
+
+def _parse_training(arguments: list[str]) -> Namespace:
+    """Parses and checks rl-zoo3's options of ``train`` together with ours."""
+    from rl_zoo3 import ALGOS
+    from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
+    from sb3_contrib import MaskablePPO
+
+    from sb3_pvp.zoo.runs.resume import model_of_run
+
+    parser = _training_parser()
     now = time.strftime("%Y%m%dT%H%M%S")
     arguments = [word.replace("{timestamp}", now) for word in arguments]
     given = parser.parse_args(arguments)
