@@ -63,6 +63,7 @@ def run(
     out: Annotated[Path, typer.Option(help="The folder; measurements are appended to its file.")],
     minutes: Annotated[float, typer.Option(min=0.1, help="CPU minutes of each part in all.")] = 30,
     every: Annotated[float, typer.Option(min=1, help="CPU seconds between measurements.")] = 30,
+    network: Annotated[str, typer.Option(help="Of the model: planes, which are convolutions, or layers.")] = "planes",
     settings: Annotated[str, typer.Option(help="Settings that replace those of the callback, as JSON.")] = "{}",
 ) -> None:
     """Learn connect four on one core, by expert iteration or by self-play alone.
@@ -70,9 +71,10 @@ def run(
     A part that was stopped goes on from its last measurement; one that is complete is left out.
     """
     changes = json_object(settings, "--settings")
-    from benchmarks.search.learning import METHODS, run_part
+    from benchmarks.search.learning import METHODS, NETWORKS, run_part
 
     with refusals():
+        require_known("network", network, NETWORKS)
         chosen = []
         for part in parts:
             method, _, seed = part.partition(":")
@@ -81,7 +83,7 @@ def run(
                 raise ValueError(f"a part is a method with its seed, such as {method}:0; got {part!r}")
             chosen.append((method, int(seed)))
         for method, number in chosen:
-            run_part(method, number, minutes, every, out, changes)
+            run_part(method, number, minutes, every, out, network, changes)
 
 
 @search.command("draw")

@@ -17,10 +17,19 @@ from sb3_pvp.callbacks.expert_iteration import ExpertIterationCallback
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.planes import ResidualPlanes
 
 GAME = "ConnectFour-v0"
 LINES = "shares.jsonl"  #: All measurements of a folder, one JSON object a line.
-_NETWORK = {"net_arch": [256, 256]}
+#: Networks by name.
+NETWORKS: dict[str, dict[str, Any]] = {
+    "layers": {"net_arch": [256, 256]},
+    "planes": {
+        "features_extractor_class": ResidualPlanes,
+        "features_extractor_kwargs": {"channels": 32, "blocks": 2, "features_dim": 128},
+        "net_arch": [],
+    },
+}
 #: Settings by method: of the algorithm, how many matches it plays at once, and of the callback, if it has one.
 METHODS: dict[str, dict[str, Any]] = {
     "expert": {
@@ -82,7 +91,9 @@ class ShareLines(PvpCallback):
         self._since = time.process_time()
 
 
-def run_part(method: str, seed: int, minutes: float, every: float, folder: Path, changes: Mapping[str, Any]) -> None:
+def run_part(
+    method: str, seed: int, minutes: float, every: float, folder: Path, network: str, changes: Mapping[str, Any]
+) -> None:
     """Learns on one core for so many CPU minutes in all; goes on where this part was stopped before."""
     th.set_num_threads(1)
     settings = METHODS[method]
@@ -100,7 +111,7 @@ def run_part(method: str, seed: int, minutes: float, every: float, folder: Path,
     if (file := folder / _file(about)).is_file():
         model = PvpPPO.load(file, env, device="cpu")
     else:
-        given: dict[str, Any] = {"gamma": 1.0, "policy_kwargs": _NETWORK, "seed": seed, "device": "cpu"}
+        given: dict[str, Any] = {"gamma": 1.0, "policy_kwargs": NETWORKS[network], "seed": seed, "device": "cpu"}
         model = PvpPPO(AutoregressivePolicy, env, **settings["model"], **given)
     model.learn(10**9, callbacks, reset_num_timesteps=False)
 

@@ -28,12 +28,12 @@ def test_parts_go_on_where_they_were_stopped_and_are_drawn(
     small: dict[str, Any] = {"simulations": 4, "games": 16, "updates": 1, "batch_size": 32, "ticks": 2}
     monkeypatch.setitem(learning.METHODS["expert"], "search", small)
     for method in ("expert", "self-play"):
-        run_part(method, 0, 0.01, 0.3, tmp_path, {})
+        run_part(method, 0, 0.01, 0.3, tmp_path, "layers", {})
     lines = [json.loads(line) for line in (tmp_path / LINES).read_text().splitlines()]
     before = [line for line in lines if line["method"] == "expert"]
     assert before[0]["cpu_s"] == 0 and before[-1]["cpu_s"] >= 0.6
-    run_part("expert", 0, 0.01, 0.3, tmp_path, {})  # complete
-    run_part("expert", 0, 0.02, 0.3, tmp_path, {})
+    run_part("expert", 0, 0.01, 0.3, tmp_path, "layers", {})  # complete
+    run_part("expert", 0, 0.02, 0.3, tmp_path, "layers", {})
     lines = [json.loads(line) for line in (tmp_path / LINES).read_text().splitlines()]
     after = [line for line in lines if line["method"] == "expert"]
     assert len(after) > len(before) and after[-1]["steps"] > before[-1]["steps"] and after[-1]["cpu_s"] >= 1.2

@@ -65,6 +65,19 @@ def models(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     trained[1].env.close()  # type: ignore[union-attr]  # for tests that need the cluster's CPUs
 
 
+def test_actors_on_two_nodes_remember_as_one_process_does(cluster: Any) -> None:
+    trained = []
+    for is_distributed in (False, True):
+        memory = {"kind": "gru", "size": 16, "length": STEPS}
+        model = new_model(synchronous=is_distributed, policy_kwargs={"net_arch": [16], "memory": memory})
+        if is_distributed:
+            use_ray(model)
+        trained.append(weights(model.learn(3 * ROLLOUT)))
+        assert model.env is not None
+        model.env.close()
+    assert trained[0] == trained[1]
+
+
 def test_there_is_room_for_as_many_actors_as_the_cluster_has_cpus(models: Any) -> None:
     assert room_for_actors() == 2
     assert models[1].actors == 2

@@ -20,7 +20,8 @@ from sb3_pvp.matches.replay.recording import Decision, recording_from_plain, rec
 from sb3_pvp.policies.judging import probabilities_and_values
 from tests.games.osrs.remote.served import logged_in, world_server
 from tests.matches.replay.short_fights import LONG, TICKS
-from tests.players.opponent_models import plain_model, random_model, saved
+from tests.players.opponent_models import plain_model, random_model, randomize, saved
+from tests.policies.remembering import KINDS, remembering_model
 
 NH = load_contract("NhEnv")
 
@@ -88,6 +89,26 @@ def test_who_does_not_draw_takes_what_is_most_likely(models: tuple[PvpPPO, PvpPP
             assert decision.probabilities is not None
             for head, chosen, shares in zip(NH.heads, decision.chosen, decision.probabilities, strict=True):
                 assert shares[head.actions[chosen].id] == pytest.approx(max(shares.values()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fighter_is_recorded_with_what_it_remembers(kind: str) -> None:
+    models = [remembering_model(kind, 2, seed) for seed in (1, 2)]
+    for seed, model in enumerate(models):
+        randomize(model, seed)
+    recorded = record_fight(*models, seed=7, deterministic=True, **LONG)
+    env, states, starts = NhVecEnv(2, "self", seed=7, **LONG), [None, None], np.ones(1, bool)
+    observation = env.reset()
+    for tick in range(TICKS):
+        masks, chosen = env.action_masks(), []
+        for seat, model in enumerate(models):
+            own = {key: part[seat : seat + 1] for key, part in observation.items()}
+            action, states[seat] = model.predict(own, states[seat], starts, True, masks[seat : seat + 1])
+            chosen.append(action[0])
+        for taken, decision in zip(chosen, recorded.moments[tick + 1].decisions, strict=True):
+            assert decision is not None and [*decision.chosen] == taken.tolist()
+        observation, _, starts, _ = env.step(np.array(chosen))
+        starts = starts[:1]
 
 
 def test_heads_of_other_policies_are_independent() -> None:
