@@ -20,12 +20,13 @@ def draw_likeness(path: str | Path, found: Likeness, names: tuple[str, str]) -> 
     rows = -(-(len(habits) + 1) // _COLUMNS)
     figure = Figure(figsize=(4.2 * _COLUMNS, 3.0 * rows), layout="constrained")
     first, *panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
-    first.barh([*found.heads][::-1], [*found.heads.values()][::-1], color="0.5")
-    first.set(xlim=(0, 1), xlabel="divergence of what was chosen, bits")
+    bars = first.barh([*found.heads][::-1], [*found.heads.values()][::-1], color="0.5")
+    first.bar_label(bars, fmt=" %.3f", fontsize=7)
+    first.set(xlim=(0, max(0.05, 1.3 * max(found.heads.values(), default=0.0))), xlabel="divergence of choices, bits")
     first.set_title(f"{names[0]} and {names[1]}: told apart in {found.accuracy:.0%} of ticks", fontsize=9)
     for panel, (name, habit) in zip(panels, habits.items(), strict=False):
         _draw_habit(panel, habit, names)
-        panel.set_title(f"{name} (divergence {habit.divergence:.2f})", fontsize=9, wrap=True)
+        panel.set_title(f"{name}\n(divergence {habit.divergence:.2f})", fontsize=9)
     panels[0].legend(fontsize=8, frameon=False)
     for panel in panels[len(habits) :]:
         panel.set_axis_off()
