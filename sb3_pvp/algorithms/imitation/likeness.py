@@ -46,7 +46,7 @@ class Likeness:
 
     heads: dict[str, float]  #: By head, of what was chosen where there was a choice.
     actions_per_tick: Habit  #: How many heads did other than their first choice, by tick.
-    habits: dict[str, Habit]  #: What the game knows of, see `sb3_pvp.games.osrs.habits`.
+    habits: dict[str, Habit]  #: What the game knows of, see `sb3_pvp.game.Game.habits`.
     accuracy: float  #: Of a network that tells ticks of new fights apart: 0.5, it cannot, to 1.
 
     @property
