@@ -19,7 +19,6 @@ from sb3_pvp.common.errors import first_error, require_known
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
 from sb3_pvp.game import Game, find_game
-from sb3_pvp.game.contract import Contract
 from sb3_pvp.players.league import Player, check_anchors
 from sb3_pvp.players.opponents import opponent_names
 
@@ -104,7 +103,9 @@ class Challenge(BaseModel):
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]{0,79}$")]
     game: str  #: Its name, or ``module:object``.
     reset_params: dict[str, Any] = {}  #: How fights start.
-    fingerprint: str | None = None  #: Of the game's observations and actions, see `fingerprint_of`; `save` adds it.
+    fingerprint: str | None = (
+        None  #: Of the game's observations and actions, see `Contract.fingerprint`; `save` adds it.
+    )
     fights_per_match: Annotated[int, Field(ge=2, le=MOST_FIGHTS, multiple_of=2)] = 2  #: In pairs with swapped seats.
     max_ticks: Annotated[int, Field(ge=1)] | None = None  #: Of a fight, which is tied then; default: the game's.
     match_seconds: Annotated[float, Field(gt=0)] = 600.0  #: A player that has used so much in a match loses it.
@@ -127,7 +128,7 @@ class Challenge(BaseModel):
     def played(self) -> Game:
         """The game; raises `ValueError` if it is not installed, or has other observations or actions by now."""
         game = find_game(self.game)
-        if self.fingerprint not in (None, fingerprint_of(game.contract)):
+        if self.fingerprint not in (None, game.contract.fingerprint):
             raise ValueError(
                 f"the observations or actions of {game.name} have changed since the challenge {self.name} was made: "
                 "make a new challenge, or install the version of then"
@@ -155,12 +156,6 @@ class Challenge(BaseModel):
         """Equal for challenges with the same `rules`."""
         text = orjson.dumps(self.rules, option=orjson.OPT_SORT_KEYS)
         return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
-def fingerprint_of(contract: Contract) -> str:
-    """Returns a text that is equal for contracts with the same observations, heads, entries and rules."""
-    parts = contract.observation_shape, contract.observations, contract.heads, contract.agents, contract.shared_weights
-    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 def load_challenge(path: str | Path) -> Challenge:
@@ -196,7 +191,7 @@ def check_challenge(challenge: Challenge) -> None:
 
 def save_challenge(challenge: Challenge, path: Path) -> None:
     """Writes a challenge with the fingerprint of its game; what is as by default is left out."""
-    complete = challenge.model_copy(update={"fingerprint": fingerprint_of(challenge.played.contract)})
+    complete = challenge.model_copy(update={"fingerprint": challenge.played.contract.fingerprint})
     plain = complete.model_dump(mode="json", exclude_defaults=True)
     write_atomically(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 

@@ -12,6 +12,7 @@ from sb3_pvp.callbacks.expert_iteration import ExpertIterationCallback
 from sb3_pvp.callbacks.exploiters import ExploitabilityCallback, ExploiterCallback
 from sb3_pvp.callbacks.fight_metrics import FightMetricsCallback
 from sb3_pvp.callbacks.ghost_self_play import GhostSelfPlayCallback
+from sb3_pvp.callbacks.imitation_callback import ImitationCallback
 from sb3_pvp.callbacks.league_callback import EloCallback, LeagueCallback
 from sb3_pvp.callbacks.metric_lines import MetricLinesCallback
 from sb3_pvp.callbacks.novelty import NoveltyRewardCallback
@@ -32,6 +33,7 @@ __all__ = [
     "ExploiterCallback",
     "FightMetricsCallback",
     "GhostSelfPlayCallback",
+    "ImitationCallback",
     "LeagueCallback",
     "MaskableCheckpointCallback",
     "MetricLinesCallback",

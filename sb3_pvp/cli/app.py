@@ -14,6 +14,7 @@ from sb3_pvp.cli.doctor import doctor
 from sb3_pvp.cli.exchange import export, import_mlagents, import_upstream, pull, push
 from sb3_pvp.cli.exploit import exploit
 from sb3_pvp.cli.fights import evaluate, record, replay
+from sb3_pvp.cli.imitate import demonstrate_command, imitate, likeness_command
 from sb3_pvp.cli.jobs import jobs
 from sb3_pvp.cli.league import league
 from sb3_pvp.cli.models import models
@@ -92,6 +93,9 @@ app.command()(runs)
 app.command()(models)
 app.command(context_settings=OLDER_NAMES)(evaluate)
 app.command(context_settings=OLDER_NAMES)(exploit)
+app.command(context_settings=OLDER_NAMES)(imitate)
+app.command("demonstrate", context_settings=OLDER_NAMES)(demonstrate_command)
+app.command("likeness", context_settings=OLDER_NAMES)(likeness_command)
 app.command()(import_upstream)
 app.command()(import_mlagents)
 app.command()(plot)

@@ -38,6 +38,9 @@ class Game(Protocol):
     max_episode_ticks: int | None = None  #: Ticks after which environments truncate a fight, unless told otherwise.
     #: Whether players move in turns and both see all there is: only then may a search look ahead in copies of a world.
     perfect_information: bool = False
+    #: Measurements of a fight that tell players apart, by what they are of, from the contract, what one player saw
+    #: ``(T, *shape)``, and what it did ``(T, heads)``; see `sb3_pvp.algorithms.imitation.likeness`.
+    habits: Callable[..., Mapping[str, Any]] | None = None
     build_param: str | None = None  #: The reset parameter that selects the kind of a fight (`Grouped`), if any.
     builds: Sequence[str] = ()  #: What this parameter may be.
 

@@ -68,6 +68,18 @@ class Drill:
     judge: Callable[[Sequence[Any], Sequence[NDArray[np.int64]], int], list[Verdict]]
 
 
+@dataclass(frozen=True, eq=False)
+class SeenFight:
+    """A fight as one of its players has seen and fought it, ``T`` ticks."""
+
+    player: str
+    opponent: str
+    outcome: str  #: The name of the player's `sb3_pvp.game.Outcome`, in lower case.
+    observations: NDArray[np.float32]  #: Before each tick, ``(T, *shape)``.
+    masks: NDArray[np.bool_]  #: ``(T, choices of all heads)``
+    actions: NDArray[np.int64]  #: ``(T, heads)``
+
+
 #: By seat, ``None`` if unknown: the actions of a tick, ints ``(heads,)``, and the masks that applied to them, bool
 #: ``(num_flat_actions,)``.
 SeatActions = Sequence[NDArray[np.int64] | None]
@@ -83,7 +95,8 @@ class Viewer(Protocol):
 
     To record and replay fights (`sb3_pvp.matches.replay`), a viewer also needs ``read_scene(plain)``,
     ``events(scenes)`` and ``page()``. With ``recordings`` (endings of file names) and ``read_recording(path, number)``
-    it reads recordings in a format of the game as well.
+    it reads recordings in a format of the game as well, and with ``read_seen(path)`` what was seen in all fights of
+    one, as `SeenFight`s.
 
     It may also have ``controls()``, which returns `ControlGroup`s: what a human does with which key or button. For a
     viewer without, `controls_of` makes them from the contract; for games without a viewer there is `PlainViewer`. What

@@ -125,7 +125,7 @@ def evaluate_model(model: BaseAlgorithm, env: VecEnv, num_episodes: int, determi
     """
     POSITIVE.check(num_episodes=num_episodes)
     act = _acting(model, deterministic, range(env.num_envs), by_rows=False)
-    return _score(_episodes(act, env, _shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs)
+    return _score(_episodes(act, env, shares_of_rows(num_episodes, env.num_envs)), num_episodes, env.num_envs)
 
 
 def evaluate_by_rows(
@@ -145,7 +145,7 @@ def evaluate_by_rows(
     ``load_model()`` and ``make_env(num_envs, seed)``, with the seed of its first row; ``num_envs`` is the number of
     rows in all processes together. ``advance`` is called after each episode, with 1 if it was decided, otherwise 0.
     """
-    rows = _shares_of_rows(num_episodes, num_envs)
+    rows = shares_of_rows(num_episodes, num_envs)
 
     def play(part: slice) -> Iterator[_Episode]:  # in a worker, to which it is pickled by value
         model, own, first_seed = load_model(), rows[part], seed + part.start
@@ -165,7 +165,7 @@ def evaluate_by_rows(
         return _score(episodes, num_episodes, num_envs, advance)
 
 
-def _shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
+def shares_of_rows(num_episodes: int, num_envs: int) -> list[int]:
     """Returns how many episodes each row plays: taking the first episodes that end would favor short ones."""
     return [(num_episodes + row) // num_envs for row in range(num_envs)]
 

@@ -318,9 +318,13 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         self, obs: PyTorchObs, actions: th.Tensor, action_masks: Any = None, remembered: Remembered | None = None
     ) -> tuple[th.Tensor, th.Tensor]:
         """Returns what `head_probabilities` does, attached to the graph, and values ``(batch, 1)``."""
-        joint = actions.long().reshape(len(actions), -1)
         features, masks = self._seen(obs, remembered), self._masks(obs, action_masks)
-        return self.heads.probabilities(features, masks, joint, self._actor_latent), self.values_of(features)
+        return self.probabilities(features, actions, masks), self.values_of(features)
+
+    def probabilities(self, features: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> th.Tensor:
+        """Returns what `head_probabilities` does, attached to the graph, for normalised features."""
+        joint = actions.long().reshape(len(features), -1)
+        return self.heads.probabilities(features, masks, joint, self._actor_latent)
 
     def get_distribution(self, obs: PyTorchObs, action_masks: Any = None) -> AutoregressiveDistribution:
         """Returns the distribution of joint actions; masks default to those in the observation."""

@@ -18,7 +18,7 @@ from sb3_pvp import PvpPPO, zoo
 from sb3_pvp.arena import admission
 from sb3_pvp.arena import arena as arena_module
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.challenge import FILE, Challenge, Season, fingerprint_of, load_challenge, refusal_of, save_challenge
+from sb3_pvp.arena.challenge import FILE, Challenge, Season, load_challenge, refusal_of, save_challenge
 from sb3_pvp.cli import main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -56,7 +56,7 @@ def test_a_challenge_is_a_file(tmp_path: Path) -> None:
     challenge = Challenge(name="duel", game=GAME, fights_per_match=6, anchors={"level-1": 1000.0})
     save_challenge(challenge, tmp_path / FILE)
     loaded = load_challenge(tmp_path)
-    assert loaded.fingerprint == fingerprint_of(challenge.played.contract)
+    assert loaded.fingerprint == challenge.played.contract.fingerprint
     assert loaded.model_copy(update={"fingerprint": None}) == challenge
     assert "decision" not in yaml.safe_load((tmp_path / FILE).read_text()), "what is as by default is left out"
     for change, words in (

@@ -22,7 +22,6 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.challenge import fingerprint_of
 from sb3_pvp.arena.match_rounds import TICK_LIMIT
 from sb3_pvp.arena.referee import packed
 from sb3_pvp.common.databases import NUMBER, TEXT, connected, writing
@@ -168,7 +167,7 @@ class People:
             connection.execute(_FIGHTS.insert(), {**own, **numbers, "actions": packed(fight.actions)})
             if fight.observations is not None and fight.masks is not None:
                 contract, opponent = challenge.played.contract, f"{fight.opponent} {fight.handicap}".strip()
-                seen, about = (fight.observations, fight.masks), (contract.name, fingerprint_of(contract), opponent)
+                seen, about = (fight.observations, fight.masks), (contract.name, contract.fingerprint, opponent)
                 demonstration = Demonstration(*seen, fight.actions[:, 0], *about, fight.outcome)
                 save_demonstration(demonstration, self._demonstrations(person) / f"{number}.npz")
         return own["key"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -106,6 +107,12 @@ class Contract:
     def head_offsets(self) -> NDArray[np.int64]:
         """Where each head begins in the flat mask, and where the last one ends, int64 ``(num_heads + 1,)``."""
         return _read_only(np.cumsum([0, *self.head_sizes]))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that is equal for contracts with the same observations, heads, entries and rules."""
+        parts = self.observation_shape, self.observations, self.heads, self.agents, self.shared_weights
+        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     def flat_offset(self, head: int | str) -> int:
         """Returns where a head, given by position or id, begins in the flat mask."""

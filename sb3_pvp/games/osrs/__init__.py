@@ -80,6 +80,13 @@ class OsrsGame(Game):
 
         return OSRS_METRICS
 
+    @property
+    def habits(self) -> Callable[..., Mapping[str, Any]] | None:  # type: ignore[override]
+        """What is measured of how somebody prays and eats, in the game with both."""
+        from sb3_pvp.games.osrs.habits import habits
+
+        return habits if self.name == "NhEnv" else None
+
     @cached_property
     def viewer(self) -> Viewer:  # type: ignore[override]
         """The pictures of a fight: fighters, their supplies and their choices."""

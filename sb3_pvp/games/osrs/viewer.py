@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import from_plain
-from sb3_pvp.game import ControlGroup, Drill, World
+from sb3_pvp.game import ControlGroup, Drill, SeenFight, World
 from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
 from sb3_pvp.games.osrs.drills import DRILLS
 from sb3_pvp.games.osrs.figures import figures_of
@@ -109,6 +109,12 @@ class OsrsViewer:
         from sb3_pvp.games.osrs.wire_recordings import read_wire_recording  # here: it imports the socket client
 
         return read_wire_recording(path, fight)
+
+    def read_seen(self, path: str | Path) -> list[SeenFight]:
+        """See `sb3_pvp.games.osrs.wire_recordings.read_seen`."""
+        from sb3_pvp.games.osrs.wire_recordings import read_seen
+
+        return read_seen(path)
 
     def events(self, scenes: Sequence[Scene]) -> list[dict[str, Any]]:
         """See `events_of`."""

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.game import as_other_sees
+from sb3_pvp.common.errors import foreign
+from sb3_pvp.game import SeenFight, as_other_sees
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.games.osrs.meta_fields import META_DTYPE
 from sb3_pvp.games.osrs.remote.client_replies import FightReply, ReplyDecoder, View, meta_record
@@ -73,6 +74,25 @@ def read_wire_recording(path: str | Path, fight: int = 0) -> WireFight:
         return _wire_fight(contract, agents, fight)
     except Exception as error:  # anybody may have written the file, so that anything may be raised
         raise ValueError(f"{path} cannot be shown as a recording of the wire: {error}") from error
+
+
+def read_seen(path: str | Path) -> list[SeenFight]:
+    """Reads what all agents of a recording have seen in all of their fights, and what they did.
+
+    Raises `FileNotFoundError`, and `ValueError` if it is no recording.
+    """
+    with foreign(f"{path} is not a recording of the wire"):
+        contract, agents = _read(Path(path))
+        fights = [(name, fight) for name, own in agents.items() for fight in own]
+        return [_seen(name, contract, fight) for name, fight in fights if fight.actions and len(fight.replies) > 1]
+
+
+def _seen(player: str, contract: Contract, fight: _AgentFight) -> SeenFight:
+    views = [reply.own for reply in fight.replies][: len(fight.actions)][: len(fight.replies) - 1]
+    actions = np.array(fight.actions[: len(views)], np.int64).reshape(len(views), contract.num_heads)
+    outcome, opponent = fight.replies[-1].outcome.name.lower(), str(fight.reset.get("target"))
+    seen, masks = (np.stack([getattr(view, name) for view in views]) for name in ("obs", "masks"))
+    return SeenFight(player, opponent, outcome, seen.astype(np.float32), masks, actions)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp import load_demonstrations
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.challenge import Challenge, fingerprint_of
+from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.match_rounds import TICK_LIMIT
 from sb3_pvp.arena.page import people as people_module
 from sb3_pvp.arena.page.people import DAY, People, PersonFight
@@ -245,7 +245,7 @@ class TestDemonstrations:
         path = people.folder / "demonstrations" / "ann b." / f"{key.rpartition('-')[2]}.npz"
         (found,) = load_demonstrations(path)
         contract = arena.challenge.played.contract
-        assert (found.contract, found.fingerprint) == (contract.name, fingerprint_of(contract))
+        assert (found.contract, found.fingerprint) == (contract.name, contract.fingerprint)
         assert (found.opponent, found.outcome) == ("level-2 delay 2", fight.outcome)
         assert (found.observations == fight.observations).all() and (found.masks == fight.masks).all()
         assert (found.actions == fight.actions[:, 0]).all() and len(found.actions) == 6
