@@ -72,10 +72,13 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
             live.running.close()
         yield _after(live, live.person) if live is not None and live.person is not None else {}
         return
+    number = next((job[name] for name in ("begin", "step", "think") if name in job), None)
+    if number not in _fights and not {"begin", "costly"} & job.keys():
+        yield {"fault": seat, "cause": "the process that played it has ended"}
+        return
     try:
         yield _costly(job) if "costly" in job else _played(job, marked)
     except Exception as error:
-        number = next((job[name] for name in ("begin", "step", "think") if name in job), None)
         if number in _fights and _fights[number].person is None:
             _fights.pop(number).running.close()
         yield {"fault": seat, "cause": f"{type(error).__name__}: {one_line(error):.300}"}

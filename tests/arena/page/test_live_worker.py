@@ -75,3 +75,9 @@ def test_a_fight_that_is_only_watched_takes_no_more_memory_the_longer_it_is(figh
             *(part for each in running.fighters for part in (each.rewards, each._ticks)),
         ]
         assert max(map(len, lists)) <= KEPT and len(running.actions) == tick
+
+
+def test_a_fight_whose_process_has_ended_is_over_with_that_cause(fights: Any) -> None:
+    lost = {"fault": -1, "cause": "the process that played it has ended"}
+    assert fights({"step": "gone", "orders": []}) == fights({"think": "gone"}) == lost
+    assert fights({"end": "gone"}) == {}
