@@ -70,6 +70,7 @@ def _spent(task: Task, lines: Sequence[Mapping[str, Any]]) -> str:
 def draw_scaling(path: Path, runs: Runs) -> None:
     """Draws scores over steps, hours of play and CPU hours: a panel for each ratio, and when `LEVEL` was reached."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     task = TASKS[next(iter(SCALING.values())).task]
     figure = Figure(figsize=(13, 6.4), layout="constrained")
@@ -83,6 +84,7 @@ def draw_scaling(path: Path, runs: Runs) -> None:
                     panels[row][column].plot(values, scores, color=color, label=label, linewidth=1.2)
         panels[0][column].set_title(f"{ratio} steps replayed for each", fontsize=10)
         panels[1][column].set_xscale("log")
+        panels[1][column].xaxis.set_minor_formatter(NullFormatter())
         _steps_and_hours(panels[0][column], task)
         panels[1][column].set_xlabel("CPU hours of training")
         for panel in panels[:, column]:
