@@ -9,6 +9,7 @@ import typer
 
 from benchmarks.dreamer import bench_dreamer
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.zoo.domains import require_packages
 
 dreamer = typer.Typer(invoke_without_command=True)
 dreamer.callback()(bench_dreamer)
@@ -38,6 +39,7 @@ def compare(out: Out, seeds: Seeds = 3, minutes: Minutes = 30, steps: Steps = 0)
     """
     from benchmarks.dreamer_studies import pictures, runs
 
+    require_packages("test", "rliable")
     runs.run_part(runs.COMPARISON, range(seeds), out, 60 * minutes, steps)
     found = _some(pictures.read_runs(runs.COMPARISON, out, seeds), out)
     pictures.draw_comparison(out / "comparison.png", found)

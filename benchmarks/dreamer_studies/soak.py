@@ -55,7 +55,7 @@ def _sample(process: psutil.Process, run: Path) -> dict[str, Any]:
     files = (path.stat().st_size for path in run.rglob("*") if path.is_file())
     with process.oneshot():
         return {
-            "megabytes": process.memory_full_info().uss / 2**20,  # its own, without pages of files
+            "megabytes": process.memory_full_info().uss / 2**20,  # its own, not what it shares
             "cpu_s": sum(process.cpu_times()[:2]),
             "files": process.num_fds(),
             "threads": process.num_threads(),

@@ -41,6 +41,7 @@ def write(out: Path, name: str, seed: int, returns: dict[int, float]) -> None:
 def test_runs_of_all_algorithms_are_made_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
     tiny = {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10}
     learners = {name: COMPARISON[name] for name in ("SAC, Pendulum", "PPO, CartPole", "DQN, CartPole")}
     small = Learner("CartPole", dreamer("CartPole").algorithm, tiny | {"policy_kwargs": {"size": "debug"}}, 2)
@@ -85,6 +86,7 @@ def test_a_level_is_reached_after_the_median_of_the_seeds(tmp_path: Path) -> Non
 
 
 def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
+    pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
     task = TASKS["CartPole"]
     best, middle = task.best, (task.random + task.best) / 2
     for seed, last in enumerate((task.random, middle, best)):
