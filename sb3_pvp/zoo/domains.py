@@ -42,8 +42,6 @@ def register_domain(env_id: str) -> None:
 
     Raises `Refusal` with the command that installs what is missing, and for a package that cannot be imported.
     """
-    if env_id in gym.registry:
-        return
     for extra, domain in DOMAINS.items():
         if env_id.startswith(domain.prefixes):
             require_packages(extra, *domain.packages)

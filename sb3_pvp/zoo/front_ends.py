@@ -438,7 +438,8 @@ def _check(given: Namespace) -> None:
     except (RuntimeError, AssertionError) as error:  # depending on the build, torch raises either without CUDA
         raise Refusal(f"--device {given.device} cannot be used: {str(error).partition('. ')[0]}") from error
     env = getattr(given.env, "gym_id", given.env)
-    register_domain(env)
+    if env not in gymnasium.registry:
+        register_domain(env)
     if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
 
