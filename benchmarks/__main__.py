@@ -12,9 +12,9 @@ from benchmarks.arena import bench_arena
 from benchmarks.chess import bench_chess
 from benchmarks.chess_lessons import chess_lessons
 from benchmarks.distributed import bench_distributed
-from benchmarks.dreamer import bench_dreamer
 from benchmarks.dreamer_fighters import dreamer_fighters
 from benchmarks.dreamer_proofs.commands import dreamer_proofs
+from benchmarks.dreamer_studies.commands import dreamer
 from benchmarks.exploitability import bench_exploitability
 from benchmarks.faults import bench_faults
 from benchmarks.ghost import bench_ghost
@@ -54,7 +54,7 @@ app.command("server")(bench_server)
 app.command("serve")(bench_serve)
 app.command("faults")(bench_faults)
 app.command("distributed")(bench_distributed)
-app.command("dreamer")(bench_dreamer)
+app.add_typer(dreamer, name="dreamer")
 app.command("exploitability")(bench_exploitability)
 app.command("model_card")(model_card)
 app.command("peers")(bench_peers)

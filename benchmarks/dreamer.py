@@ -64,6 +64,7 @@ def learner(name: str, device: str = "cpu", **options: Any) -> DreamerV3:
 
 
 def bench_dreamer(
+    context: typer.Context,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds per case.")] = 20.0,
     threads: Annotated[str, typer.Option(help="Threads of PyTorch; several numbers, such as 1,2, take turns.")] = "1",
     device: Annotated[str, typer.Option(help="cpu, or cuda: single and half precision, and CUDA graphs.")] = "cpu",
@@ -76,6 +77,8 @@ def bench_dreamer(
     On a CPU, in CPU seconds of all threads, in turns, with the ratio to the original's own figure, and by the clock
     that of the fastest update of all; with CUDA in seconds of the clock.
     """
+    if context.invoked_subcommand is not None:
+        return
     counts = positive_numbers(threads, "--threads")
     if device == "cuda":
         if not th.cuda.is_available():

@@ -68,8 +68,8 @@ class Preset:
 
 
 def is_ours(env_id: str) -> bool:
-    """Returns whether this package registered the environment."""
-    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
+    """Returns whether the environment is a game of ours, or of a user, in which two fight."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.envs")
 
 
 def hyperparams_folder() -> Path:
@@ -116,10 +116,11 @@ def find_preset(name: str) -> Preset:
     return known[name]
 
 
-def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
+def hyperparams_in(config: str, env_id: str, group: str = DEFAULT) -> dict[str, Any]:
     """Returns an environment's hyperparameters in a configuration, with all imports; a new dict.
 
-    ``config`` is the value of ``-conf``: a YAML file, or a Python file or module with a dict ``hyperparams``. Raises
+    ``config`` is the value of ``-conf``: a YAML file, or a Python file or module with a dict ``hyperparams``; ``group``
+    is the key of those for all environments like this one, such as rl-zoo3's ``atari``, that are not named. Raises
     `ValueError` for anything else or a missing environment, and for an imported preset that is unknown, for another
     environment, or imports itself.
     """
@@ -133,7 +134,7 @@ def hyperparams_in(config: str, env_id: str) -> dict[str, Any]:
         except Exception as error:  # the user's module may raise anything
             what = f"{type(error).__name__}: {error}"
             raise ValueError(f"-conf takes a yaml file, or a Python module with hyperparams: {what}") from error
-    return _resolve_imports(content, config, env_id)
+    return _resolve_imports({env_id: content[group], **content} if group in content else content, config, env_id)
 
 
 def with_nested(hyperparams: Mapping[str, Any]) -> dict[str, Any]:

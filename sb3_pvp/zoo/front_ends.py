@@ -12,7 +12,6 @@ import time
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -36,6 +35,7 @@ from sb3_pvp.common.errors import (
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME, register_game
+from sb3_pvp.zoo.domains import register_domain, require_packages
 from sb3_pvp.zoo.patches import replaced
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def enjoy(arguments: list[str] | None = None) -> None:
 def record_video(arguments: list[str] | None = None) -> None:
     """Runs ``rl_zoo3.record_video`` with these arguments, by default those of the command line."""
     with _command("record_video", arguments) as arguments:
-        _require_packages("render", "moviepy")
+        require_packages("render", "moviepy")
         if not {"-h", "--help"} & {*arguments}:
             # rl-zoo3's script has no function from which to get its parser; nearly all of its options are enjoy's.
             _check(_stock_parser("enjoy").parse_known_args(arguments)[0])
@@ -336,7 +336,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
         if (number := getattr(given, name)) is not None and number < least:
             raise Refusal(f"--{name.replace('_', '-')} must be at least {least}, got {number}")
     if given.distribute is not None:
-        _require_packages("ray", "ray")
+        require_packages("ray", "ray")
     _check(given)
     if given.optimize_hyperparameters and not (
         given.algo in HYPERPARAMS_SAMPLER or issubclass(ALGOS[given.algo], MaskablePPO)
@@ -439,6 +439,8 @@ def _check(given: Namespace) -> None:
         raise Refusal(f"--device {given.device} cannot be used: {str(error).partition('. ')[0]}") from error
     env = getattr(given.env, "gym_id", given.env)
     if env not in gymnasium.registry:
+        register_domain(env)
+    if env not in gymnasium.registry:
         raise Refusal(str(unknown_name("environment", env, gymnasium.registry)).partition(" Known: ")[0])
 
 
@@ -457,9 +459,3 @@ def _initial_model(wanted: str, log_folder: Path) -> str:
     if file.suffix != ".zip":
         raise Refusal(f"{file} is no model: -i takes a model's zip, a fighter file or the name of a fighter that ships")
     return str(file)
-
-
-def _require_packages(extra: str, *packages: str) -> None:
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        raise Refusal(f'this needs {" and ".join(missing)}, which are not installed: pip install "sb3-pvp[{extra}]"')

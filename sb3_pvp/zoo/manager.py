@@ -183,10 +183,11 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
     def _read_block(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.trial_id is not None:  # rl-zoo3 would pass over trial 0
             self.custom_hyperparams = parameters_of_trial(self) | (self.custom_hyperparams or {})
-        if self._is_atari or self.trial_id is not None:
+        if self.trial_id is not None:
             return super().read_hyperparameters()
         print(f"Loading hyperparameters from: {self.config}")
-        block = hyperparams_in(self.config, self.env_name.gym_id) | (self.custom_hyperparams or {})
+        group = "atari" if self._is_atari else presets.DEFAULT
+        block = hyperparams_in(self.config, self.env_name.gym_id, group) | (self.custom_hyperparams or {})
         block = with_current_names(with_nested(block))
         if self.env_kwargs and "env_kwargs" in block:
             if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:

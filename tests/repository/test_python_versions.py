@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sb3_pvp.zoo.domains import DOMAINS
 from tests.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -56,9 +57,11 @@ def test_constraints_can_be_installed(version: str) -> None:
     uv = shutil.which("uv", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
     if uv is None:
         pytest.skip("uv, which resolves for other versions of Python, is not installed: it is in the extra test")
-    command = [uv, "pip", "compile", "pyproject.toml", "--extra", "dev", "--constraint", "constraints.txt"]
+    command = [uv, "pip", "compile", "pyproject.toml", "--constraint", "constraints.txt"]
+    command += [word for extra in ("dev", *DOMAINS) for word in ("--extra", extra)]
     command += ["--python-version", version, "--python", sys.executable, "--only-binary", ":all:"]
-    command += ["--no-binary", "chess"]  # plain Python, of which there are no wheels
+    for plain in ("chess", "crafter", "rliable"):  # plain Python, of which there are no wheels
+        command += ["--no-binary", plain]
     done = subprocess.run(
         [*command, "--no-annotate", "--no-header", "--quiet"], cwd=ROOT, capture_output=True, text=True, check=False
     )

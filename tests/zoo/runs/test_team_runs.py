@@ -105,7 +105,10 @@ def test_presets_name_their_algorithm() -> None:
     of_teams = {name: preset for name, preset in presets().items() if preset.algo == "mapoca"}
     games = "SoccerTwos", "StrikersVsGoalie"
     assert {*of_teams} == {*games, *(f"mapoca-{game}-v0" for game in games)}
-    assert all(preset.algo == "maskable_ppo" for name, preset in presets().items() if name not in of_teams)
+    of_models = {name for name, preset in presets().items() if preset.algo == "dreamerv3"}
+    assert of_models == {"Atari", "Crafter", "DmControl", "MiniGrid", "VizDoom"}
+    others = presets().keys() - of_teams - of_models
+    assert others and all(presets()[name].algo == "maskable_ppo" for name in others)
 
 
 @pytest.mark.slow

@@ -1,0 +1,226 @@
+"""Learners, and their runs: evaluated every so many steps, made in parts, each with one thread."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch as th
+from stable_baselines3 import DQN, PPO, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
+
+from benchmarks.dreamer_proofs.proofs import SETTINGS
+from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
+from sb3_pvp.algorithms.dreamer.sizes import ModelSize
+from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
+
+MODEL, REPLAY, LINES = "model.zip", "replay.pkl", "evaluations.jsonl"
+EPISODES = 10  #: Of an evaluation.
+EVALUATION_SEED = 1_000_000_007
+#: A line for each evaluation, in the order of steps.
+Lines = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment that is learnt for ``steps``, with an evaluation every so many; a step is ``seconds`` of play.
+
+    A return of ``random``, what random actions get, is a score of 0, and ``best`` is 1.
+    """
+
+    env_id: str
+    seconds: float
+    steps: int
+    every: int
+    random: float
+    best: float
+
+    def score(self, episode_return: float) -> float:
+        """Returns a return on the scale from 0 to 1."""
+        return (episode_return - self.random) / (self.best - self.random)
+
+    def hours(self, steps: float) -> float:
+        """Returns how many hours of play so many steps are."""
+        return steps * self.seconds / 3600
+
+
+TASKS = {
+    "CartPole": Task("CartPole-v1", 0.02, 6_000, 500, 22.0, 500.0),
+    "Pendulum": Task("Pendulum-v1", 0.05, 12_000, 1_000, -1_220.0, -150.0),
+}
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An algorithm with its settings for a task, in ``n_envs`` environments."""
+
+    task: str
+    algorithm: type[BaseAlgorithm]
+    settings: dict[str, Any] = field(default_factory=dict)
+    n_envs: int = 1
+
+    def start(self, folder: Path, seed: int) -> BaseAlgorithm:
+        """Returns a new model, or the one that a part of its run has left in a folder."""
+        env = make_vec_env(TASKS[self.task].env_id, self.n_envs, seed=seed)
+        if (folder / MODEL).exists():
+            model = self.algorithm.load(folder / MODEL, env=env, device="cpu")
+            if (folder / REPLAY).exists():
+                assert isinstance(model, OffPolicyAlgorithm)
+                model.load_replay_buffer(folder / REPLAY)
+            return model
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.algorithm is DreamerV3:
+            (folder / LINES).unlink(missing_ok=True)
+            return DreamerV3(
+                "MlpPolicy", env, seed=seed, device="cpu", replay_folder=f"{folder}/replay", **self.settings
+            )
+        return self.algorithm("MlpPolicy", env, seed=seed, device="cpu", **self.settings)
+
+
+def dreamer(task: str, size: str | ModelSize = "micro", train_ratio: float = 512.0) -> Learner:
+    """Returns DreamerV3 with the settings of the original's own runs on a CPU (dreamer.md §5.4)."""
+    kwargs = SETTINGS["policy_kwargs"] | {"size": size}
+    changes = {"policy_kwargs": kwargs, "train_ratio": train_ratio, "rollout_steps": 64}
+    return Learner(task, DreamerV3, SETTINGS | changes, 4)
+
+
+def _width(width: int) -> ModelSize:
+    narrow = {"classes": width // 4, "stoch": width // 4, "depth": 4, "blocks": 4, "layers": 2, "image_blocks": 4}
+    return ModelSize(deter=4 * width, hidden=width, units=width, **narrow)
+
+
+#: Each is twice as wide as the one before; "micro" is the one of the package.
+SCALED = {"half": _width(16), "micro": _width(32), "double": _width(64)}
+RATIOS = (32, 128, 512)
+
+#: By name, in the order in which they are run.
+SCALING = {
+    f"{size}, ratio {ratio}": dreamer("CartPole", found, ratio) for ratio in RATIOS for size, found in SCALED.items()
+}
+#: Those of SB3 as rl-zoo3 has tuned them for these tasks.
+COMPARISON = {
+    "PPO, CartPole": Learner(
+        "CartPole", PPO,
+        {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+         "learning_rate": 1e-3, "clip_range": 0.2}, 8,
+    ),
+    "DQN, CartPole": Learner(
+        "CartPole", DQN,
+        {"learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000, "gamma": 0.99,
+         "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "exploration_fraction": 0.16,
+         "exploration_final_eps": 0.04, "policy_kwargs": {"net_arch": [256, 256]}},
+    ),
+    "PPO, Pendulum": Learner(
+        "Pendulum", PPO,
+        {"n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3,
+         "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}, 4,
+    ),
+    "SAC, Pendulum": Learner("Pendulum", SAC, {"learning_rate": 1e-3, "buffer_size": 20_000}),
+    "DreamerV3, CartPole": dreamer("CartPole"),
+    "DreamerV3, Pendulum": dreamer("Pendulum"),
+}  # fmt: skip
+
+
+class Evaluations(BaseCallback):
+    """Evaluates every so many steps, on other random numbers than the training's, up to ``total``, or until ``end``.
+
+    CPU seconds are those of training alone. The model is saved between rollouts, where it can go on.
+    """
+
+    def __init__(self, folder: Path, every: int, total: int, end: float) -> None:
+        super().__init__()
+        self.folder, self.every, self.total, self.end = folder, every, total, end
+        self.is_over, self.saved = False, -1
+
+    def _on_training_start(self) -> None:
+        before: tuple[float, int] = getattr(self.model, "evaluated", (0.0, 0))
+        self.spent, self.due = before
+        self.start = time.process_time()
+
+    def _on_rollout_start(self) -> None:
+        if time.process_time() > self.end or self.due != self.saved:
+            self.is_over, self.saved = time.process_time() > self.end, self.due
+            self.save()
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= self.due:
+            self._pause()
+            self._write()
+            self.due, self.start = self.due + self.every, time.process_time()
+        return not self.is_over and self.due <= self.total
+
+    def _on_training_end(self) -> None:
+        if not self.is_over:
+            self.save()
+
+    def save(self) -> None:
+        """Saves the model, and a replay that is not in a folder."""
+        self._pause()
+        self.model.evaluated = (self.spent, self.due)  # type: ignore[attr-defined]
+        if isinstance(self.model, OffPolicyAlgorithm) and not isinstance(self.model, DreamerV3):
+            self.model.save_replay_buffer(self.folder / REPLAY)
+        self.model.save(self.folder / MODEL)
+
+    def _pause(self) -> None:
+        now = time.process_time()
+        self.spent, self.start = self.spent + now - self.start, now
+
+    def _write(self) -> None:
+        env_id = self.training_env.get_attr("spec", 0)[0].id
+        updates = getattr(self.model, "n_updates", None)
+        line = {"steps": self.due, "return": evaluated(self.model, env_id), "cpu_s": round(self.spent, 2)}
+        line |= {"updates": getattr(self.model, "_n_updates", 0) if updates is None else updates}
+        with (self.folder / LINES).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def evaluated(model: BaseAlgorithm, env_id: str) -> float:
+    """Returns the mean return of `EPISODES` episodes: of DreamerV3 as it plays, of others of the likeliest actions."""
+    with preserved_random_state():
+        env: VecEnv = make_vec_env(env_id, EPISODES, seed=EVALUATION_SEED)
+        mean, _ = evaluate_policy(model, env, EPISODES, deterministic=not isinstance(model, DreamerV3))
+        env.close()
+    return float(mean)  # type: ignore[arg-type]
+
+
+def run_part(learners: Mapping[str, Learner], seeds: Iterable[int], out: Path, seconds: float, steps: int) -> None:
+    """Goes on with all runs, one after the other, for so many CPU seconds.
+
+    ``steps``: of each run, in place of the task's; 0: those of the task.
+    """
+    th.set_num_threads(1)
+    warnings.filterwarnings("ignore", "Training resumes with new episodes")  # these environments have no state
+    end = time.process_time() + seconds
+    for seed in seeds:
+        for name, learner in learners.items():
+            task, folder = TASKS[learner.task], folder_of(out, name, seed)
+            total, every = (steps, max(steps // 10, 1)) if steps else (task.steps, task.every)
+            lines = read_lines(folder)
+            is_done = bool(lines) and lines[-1]["steps"] + every > total
+            if not is_done and time.process_time() < end:
+                model = learner.start(folder, seed)
+                left, is_new = max(total - model.num_timesteps, 1), model.num_timesteps == 0
+                model.learn(left, Evaluations(folder, every, total, end), reset_num_timesteps=is_new)
+
+
+def folder_of(out: Path, name: str, seed: int) -> Path:
+    """Returns the folder of a run."""
+    return out / f"{name.replace(', ', '-').replace(' ', '')}-{seed}"
+
+
+def read_lines(folder: Path) -> Lines:
+    """Returns the evaluations of a run; what was done again by a later part replaces what was there."""
+    path = folder / LINES
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    found = {line["steps"]: line for line in map(json.loads, (each for each in lines if each.endswith("\n")))}
+    return [found[steps] for steps in sorted(found)]

@@ -1,0 +1,133 @@
+"""Studies of DreamerV3 are made in parts, and become tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from benchmarks.__main__ import main
+from benchmarks.dreamer_studies import runs
+from benchmarks.dreamer_studies.pictures import (
+    draw_comparison,
+    draw_scaling,
+    interval_table,
+    intervals,
+    read_runs,
+    table,
+)
+from benchmarks.dreamer_studies.runs import COMPARISON, LINES, SCALED, SCALING, TASKS, Learner, dreamer, folder_of
+from benchmarks.dreamer_studies.soak import draw_soak, growth, soak_table
+from sb3_pvp.algorithms.dreamer.sizes import SIZES
+
+
+def call(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dreamer", *map(str, arguments)])
+    assert ended.value.code == 0
+
+
+def write(out: Path, name: str, seed: int, returns: dict[int, float]) -> None:
+    folder = folder_of(out, name, seed)
+    folder.mkdir(parents=True)
+    lines = [{"steps": steps, "return": each, "cpu_s": steps / 10, "updates": steps} for steps, each in returns.items()]
+    (folder / LINES).write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"steps": 9')
+
+
+def test_runs_of_all_algorithms_are_made_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
+    tiny = {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10}
+    learners = {name: COMPARISON[name] for name in ("SAC, Pendulum", "PPO, CartPole", "DQN, CartPole")}
+    small = Learner("CartPole", dreamer("CartPole").algorithm, tiny | {"policy_kwargs": {"size": "debug"}}, 2)
+    monkeypatch.setattr(runs, "EPISODES", 2)
+    monkeypatch.setattr(runs, "COMPARISON", learners | {"DreamerV3, CartPole": small})
+    options = "--out", tmp_path, "--seeds", 1
+    # A part that is over at once has one evaluation; the next one goes on, and the last has nothing left to do.
+    call("compare", *options, "--steps", 60, "--minutes", 0.001)
+    first = runs.read_lines(folder_of(tmp_path, "SAC, Pendulum", 0))
+    assert [line["steps"] for line in first] == [0]
+    call("compare", *options, "--steps", 60, "--minutes", 10)
+    for name in runs.COMPARISON:
+        lines = runs.read_lines(folder_of(tmp_path, name, 0))
+        assert [line["steps"] for line in lines] == [*range(0, 61, 6)], name
+        assert np.isfinite([line["return"] for line in lines]).all() and lines[-1]["cpu_s"] >= lines[0]["cpu_s"]
+    written = {path: path.read_bytes() for path in tmp_path.glob(f"*/{LINES}")}
+    call("compare", *options, "--steps", 60, "--minutes", 10)
+    assert len(written) == 4 and {path: path.read_bytes() for path in written} == written
+    assert "| DreamerV3, CartPole | 1 | " in capsys.readouterr().out
+    assert imread(tmp_path / "comparison.png").std() > 0
+
+
+def test_sizes_are_twice_as_wide_as_the_one_before() -> None:
+    assert SCALED["micro"] == SIZES["micro"]
+    assert [size.units for size in SCALED.values()] == [16, 32, 64]
+    assert len(SCALING) == 9 and {each.task for each in SCALING.values()} == {"CartPole"}
+
+
+def test_a_level_is_reached_after_the_median_of_the_seeds(tmp_path: Path) -> None:
+    name = "micro, ratio 512"
+    for seed, reached in enumerate((2000, 3000, 9000)):
+        write(tmp_path, name, seed, {steps: 500.0 if steps >= reached else 22.0 for steps in range(0, 6001, 1000)})
+    write(tmp_path, "half, ratio 32", 0, {0: 22.0, 6000: 22.0})
+    found = read_runs(SCALING, tmp_path, 3)
+    text = table(SCALING, found)
+    # 2,500 steps of 0.02 seconds are 0.014 hours; the run that did not reach it is said.
+    expected = "2,500, 0.014 h, 0.069 h (2 of 3 runs) | 1.00 | 6,000, 0.033 h, 0.167 h | 6,000"
+    assert f"| {name} | 3 | {expected} |" in text
+    assert "| half, ratio 32 | 1 | not reached (0 of 1 runs) | 0.00 |" in text
+    draw_scaling(tmp_path / "scaling.png", found)
+    assert imread(tmp_path / "scaling.png").std() > 0
+
+
+def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
+    pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
+    task = TASKS["CartPole"]
+    best, middle = task.best, (task.random + task.best) / 2
+    for seed, last in enumerate((task.random, middle, best)):
+        write(tmp_path, "DreamerV3, CartPole", seed, {0: task.random, 3000: middle, 6000: last})
+        write(tmp_path, "DreamerV3, Pendulum", seed, {0: -1220.0, 1000: -685.0, 2000: -150.0, 3000: -150.0})
+    found = read_runs(COMPARISON, tmp_path, 3)
+    shares, (means, low, high) = intervals({"DreamerV3, CartPole": found["DreamerV3, CartPole"]})
+    assert shares.tolist() == [0, 0.5, 1] and means == pytest.approx([0, 0.5, 0.5])
+    assert low[:2] == pytest.approx(high[:2]) and low[2] < 0.25 and high[2] > 0.75
+    _, (means, low, high) = intervals(found)
+    assert means[:2] == pytest.approx([0, 0.5]) and 0 < low[2] < means[2] <= high[2] <= 1
+    shown = interval_table(found).splitlines()
+    assert shown[2].startswith("| DreamerV3 | CartPole | 0.50 (0.") and len(shown) == 5
+    assert shown[3] == "| DreamerV3 | Pendulum | 1.00 (1.00 to 1.00) |"
+    draw_comparison(tmp_path / "comparison.png", found)
+    assert imread(tmp_path / "comparison.png").std() > 0
+
+
+def samples(part: int, megabytes: list[float]) -> list[dict[str, Any]]:
+    each = {"part": part, "cpu_s": 1.0, "files": 9, "threads": 2, "disk_megabytes": 5.0, "steps": 1000}
+    return [each | {"seconds": 360.0 * i, "megabytes": value} for i, value in enumerate(megabytes)]
+
+
+def test_memory_is_flat_if_it_does_not_grow_once_warm(tmp_path: Path) -> None:
+    flat, leak = samples(0, [100.0, 300.0, *[400.0] * 8]), samples(1, [400.0 + i for i in range(10)])
+    assert growth(flat) == pytest.approx(0, abs=1e-6) and growth(leak) == pytest.approx(10)
+    text = soak_table(flat + leak)
+    assert "| 0 | 0.90 | 0.00 | 1,000 | 100, 400, 400 | " in text and "| 400, 402, 409 | +10.0 | 9 | 2 | 5 |" in text
+    draw_soak(tmp_path / "soak.png", flat + leak)
+    assert imread(tmp_path / "soak.png").std() > 0
+
+
+@pytest.mark.slow
+def test_a_soak_goes_on_with_the_run_of_its_last_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        call("soak", "--out", tmp_path, "--minutes", 1)
+    assert "| 1 | 0.0" in capsys.readouterr().out
+    assert "Resuming" in (tmp_path / "output.txt").read_text()
+
+
+def test_without_runs_there_is_nothing_to_draw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dreamer", "scaling", "--out", str(tmp_path), "--minutes", "0"])
+    assert ended.value.code == 2 and "has no evaluations yet: give --minutes" in capsys.readouterr().err
