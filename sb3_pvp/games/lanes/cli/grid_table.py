@@ -26,10 +26,10 @@ _COLUMNS = {
     "tiles\na side": ("tile", "{tile:g}"),
     "cells": ("cells", "{cells:.0f}"),
     "actions with\nfour cards": ("hand_actions", "{hand_actions:,.0f}"),
-    "mean distance of a\ntile from its cell's": ("tiles_away", "{tiles_away:.2f}"),
-    "CPU minutes\nof training": ("cpu_minutes", "{cpu_minutes:.1f}"),
-    "environment\nsteps": ("env_steps", "{env_steps:,.0f}"),
-    "hours\nof play": ("hours_of_play", "{hours_of_play:,.1f}"),
+    "mean tiles away\nfrom its cell's": ("tiles_away", "{tiles_away:.2f}"),
+    "CPU minutes\na run": ("cpu_minutes", "{cpu_minutes:.1f}"),
+    "environment\nsteps a run": ("env_steps", "{env_steps:,.0f}"),
+    "hours of play\na run": ("hours_of_play", "{hours_of_play:,.1f}"),
     "win rate": ("win_rate", "{win_rate:.1%} [{least:.1%}, {most:.1%}]"),
 }
 Row = dict[str, float]
@@ -116,6 +116,7 @@ def _run(
         return dict(run)
     arguments: dict[str, Any] = {"game": game, "opponent": "baseline", "reset_params": {"bot": opponent}}
     env = PvpVecEnv(_ROWS, **arguments, rewards={"towers": 0.2, "damage": 0.2}, seed=1000 * seed)
+    model: Any
     if file.exists():
         model = PvpPPO.load(file, env=env, device="cpu")
     else:
@@ -151,7 +152,8 @@ def draw_grids(path: Path, rows: Sequence[Row], opponent: str) -> None:
 
     arena = ground(448)[:, :, : 448 * 18 // 32].transpose(1, 2, 0).astype(np.uint8)
     figure = Figure(figsize=(max(2.4 * len(rows), 8.5), 5.6 + 0.25 * len(rows)), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=[4.4, 1.0 + 0.25 * len(rows)])
+    parts: Any = figure.subfigures(2, 1, height_ratios=[4.4, 1.0 + 0.25 * len(rows)])
+    above, below = parts
     for axes, row in zip(np.atleast_1d(above.subplots(1, len(rows))), rows, strict=True):
         tile = int(row["tile"])
         axes.imshow(arena, extent=(0, 18, 0, 32))
