@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.common.compiled import compiled
 from sb3_pvp.games.lanes import cards, rules
-from sb3_pvp.games.lanes.rules import Ints, Units
+from sb3_pvp.games.lanes.rules import Battles, Ints, Units
 
 Floats = NDArray[np.float32]
 #: Colours, red, green and blue in one number.
@@ -40,20 +40,14 @@ def ground(size: int) -> Floats:
     return drawn
 
 
-def draw(fights: Ints, figures: Ints, battles: tuple[Units, Ints, Ints, Ints, Ints, Ints], pictures: Floats) -> None:
+def draw(fights: Ints, figures: Ints, battles: Battles, pictures: Floats) -> None:
     """Draws what both seats see, to ``pictures (F, 2, 3, size, size)``, numbers from 0 to 255."""
     # A copy, since Numba would compile another version for a read-only array.
     _draw_battles(fights, figures, battles, ground(pictures.shape[-1]).copy(), pictures)
 
 
 @compiled
-def _draw_battles(
-    fights: Ints,
-    figures: Ints,
-    battles: tuple[Units, Ints, Ints, Ints, Ints, Ints],
-    empty: Floats,
-    pictures: Floats,
-) -> None:
+def _draw_battles(fights: Ints, figures: Ints, battles: Battles, empty: Floats, pictures: Floats) -> None:
     units, tops, elixir, decks, _, clocks = battles
     size = pictures.shape[3]
     for fight in fights:

@@ -43,6 +43,7 @@ from sb3_pvp.games.lanes.layout import COLUMNS, OWN_ROWS, POCKET, ROWS
 
 Ints = NDArray[np.int64]
 Units = NDArray[np.int32]
+Battles = tuple[Units, Ints, Ints, Ints, Ints, Ints]  #: See `play_battles`.
 
 MOST_UNITS = 32  #: Of a side, with its towers and spells on their way.
 #: What is known of a unit; a slot is free while `LEFT`, its health, is 0.
@@ -73,14 +74,7 @@ _POCKET_ROW, _OWN_ROWS, _HALF_COLUMNS = POCKET[0], OWN_ROWS, COLUMNS // 2
 
 
 @compiled
-def play_battles(
-    fights: Ints,
-    actions: Ints,
-    figures: Ints,
-    lengths: Ints,
-    battles: tuple[Units, Ints, Ints, Ints, Ints, Ints],
-    ends: Ints,
-) -> None:
+def play_battles(fights: Ints, actions: Ints, figures: Ints, lengths: Ints, battles: Battles, ends: Ints) -> None:
     """Plays a decision of some battles.
 
     Args:

@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 _FACT = {fact: number for number, fact in enumerate(UNIT_FACTS)}
 _BRIDGES = np.array([3, 14])  #: Columns of the bridges.
-_HALF_BANDS = BANDS // 2
+_HALF_BANDS, _BAND = BANDS // 2, ROWS // BANDS
 _GUARD = 1.3  #: Damage a second of a guard, in hundreds.
 
 
@@ -123,20 +123,26 @@ def _tile(place: Floats, half: int) -> NDArray[np.int64]:
     return np.clip(((place + 1.0) * half).astype(np.int64), 0, 2 * half - 1)
 
 
-def _push(player: _Player, start: float, support: float) -> None:
-    """Sends a strong one to the bridge when there is elixir to spare, and others behind it, until the guard falls."""
-    aims, cost = player.figures[:, AIMS], player.figures[:, COST]
+def _push(player: _Player, start: float, support: float, row: int = 8, strikes: bool = True) -> None:
+    """Sends a strong one from a row to the bridge when there is elixir to spare, and others behind it.
+
+    The others are those with most power for their elixir, or if they need not strike, with most
+    health, which counts less of those who see nothing but buildings.
+    """
+    raids, cost = player.figures[:, AIMS] == BUILDINGS, player.figures[:, COST]
     is_troop, rows = player.kind == TROOP, player.rows
-    way = player.own_map[:, :, 2:, :2].sum(axis=(2, 3))  # health on its way, by lane
+    # Health on its way, by lane.
+    way = player.own_map[:, :, row // _BAND :, :2].sum(axis=(2, 3))
     lane = np.where(way.max(axis=1) > 0.6, way.argmax(axis=1), player.weaker_lane())
     going = way[rows, lane] > 0.6
-    tanks = np.where(is_troop, player.health * (1.0 + (aims == BUILDINGS)), 0.0)
-    others = np.where(is_troop & (aims != BUILDINGS), player.power / cost, 0.0)
+    tanks = np.where(is_troop, player.health * (1.0 + raids), 0.0)
+    most = player.power * ~raids if strikes else player.health * (1.0 - 0.7 * raids)
+    others = np.where(is_troop, most / cost, 0.0)
     mine = player.is_on(player.own, lane > 0)
     first = player.fact(player.own, "y")[rows, mine.argmax(axis=1)]
-    row = np.clip(_tile(first, ROWS // 2) - 3, 2, OWN_ROWS - 1)
-    player.play(going & (player.elixir >= support), others[None, :], _BRIDGES[lane], row)
-    player.play(~going & (player.elixir >= start), tanks[None, :], _BRIDGES[lane], np.full_like(lane, 8))
+    behind = np.clip(_tile(first, ROWS // 2) - 3, 2, OWN_ROWS - 1)
+    player.play(going & (player.elixir >= support), others[None, :], _BRIDGES[lane], behind)
+    player.play(~going & (player.elixir >= start), tanks[None, :], _BRIDGES[lane], np.full_like(lane, row))
 
 
 def _cast(player: _Player, least: float) -> None:
@@ -200,14 +206,14 @@ def _counter(player: _Player, until: float, seconds: float) -> None:
 
 
 def _spender(player: _Player) -> None:
-    """Pushes on one lane, but lets others follow too late; never defends, and casts no spell."""
-    _push(player, start=8.0, support=8.0)
+    """Gathers a push before its own keep, of those who last and not of those who strike; neither defends nor casts."""
+    _push(player, start=8.0, support=7.0, row=3, strikes=False)
 
 
 def _guardian(player: _Player) -> None:
     """Pushes with more behind the first one, and defends when somebody stands before its towers."""
     _defend(player, until=-0.55, ratio=0.5)
-    _push(player, start=8.0, support=5.8)
+    _push(player, start=8.0, support=6.1)
 
 
 def _tactician(player: _Player) -> None:

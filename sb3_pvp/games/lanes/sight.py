@@ -9,7 +9,7 @@ from sb3_pvp.common.compiled import compiled
 from sb3_pvp.games.lanes import cards, rules
 from sb3_pvp.games.lanes.cards import NUM_TOWERS
 from sb3_pvp.games.lanes.layout import BANDS, COLUMNS, FOREMOST, MAP_FACTS, POCKET, ROWS, UNIT_FACTS
-from sb3_pvp.games.lanes.rules import Ints, Units
+from sb3_pvp.games.lanes.rules import Battles, Ints, Units
 
 Floats = NDArray[np.float32]
 _MAP, _UNIT, _POCKETS = len(MAP_FACTS), len(UNIT_FACTS), len(POCKET)
@@ -17,9 +17,7 @@ _BAND = 2 * rules.HALF_Y // BANDS
 
 
 @compiled
-def allow(
-    fights: Ints, figures: Ints, battles: tuple[Units, Ints, Ints, Ints, Ints, Ints], masks: NDArray[np.bool_]
-) -> None:
+def allow(fights: Ints, figures: Ints, battles: Battles, masks: NDArray[np.bool_]) -> None:
     """Writes the masks of both seats, ``masks (F, 2, A)``: what rules between heads do not say already."""
     units, tops, elixir, decks = battles[:4]
     num_cards = battles[4].shape[2]
@@ -37,9 +35,7 @@ def allow(
 
 
 @compiled
-def see(
-    fights: Ints, figures: Ints, battles: tuple[Units, Ints, Ints, Ints, Ints, Ints], obs: Floats, only: int
-) -> None:
+def see(fights: Ints, figures: Ints, battles: Battles, obs: Floats, only: int) -> None:
     """Writes what both seats see, or ``only`` one of them if that is no less than 0, to ``obs (F, 2, D)``."""
     units, tops, elixir, decks, played, clocks = battles
     num_cards = played.shape[2]

@@ -33,6 +33,13 @@ def tile(page: Any, column: int, row: int) -> tuple[float, float]:
     return x, y
 
 
+def middle(page: Any, card: str) -> tuple[float, float]:
+    """Returns where a card of the hand is on the screen; by the page itself, as `tile`."""
+    found = "(card) => document.querySelector(`[data-card=${card}]`).getBoundingClientRect().toJSON()"
+    box = page.evaluate(found, card)
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
 def payable(page: Any) -> str:
     """Waits for a troop that can be paid, and returns its name."""
     wanted = "sceneOf(lastTick).hands[0].slice(0, 4).find((card) => scene.allows(card) && CARDS[card].kind === 'troop')"
@@ -43,27 +50,28 @@ def payable(page: Any) -> str:
 PLACED = "moments[lastTick].scene.units.filter((unit) => unit.seat === 0 && unit.card === '{}').length > 0"
 
 
-def test_a_card_is_dragged_to_a_tile(browser: Any, tmp_path: Path) -> None:
-    with playing(browser, tmp_path) as page:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_a_card_is_dragged_to_a_tile(browser: Any, tmp_path: Path, scheme: str) -> None:
+    with playing(browser, tmp_path, color_scheme=scheme) as page:
         card = payable(page)
-        box = page.locator(f"[data-card={card}]").bounding_box()
-        page.mouse.move(box["x"] + 20, box["y"] + 20)
+        page.mouse.move(*middle(page, card))
         page.mouse.down()
         page.mouse.move(*tile(page, 3, 10), steps=4)
         assert page.locator(".ghost").count() == 1 and page.locator(".open").count() == 30
         page.mouse.up()
         until(page, PLACED.format(card))
         until(page, "moments[lastTick].scene.units.some((unit) => unit.seat && CARDS[unit.card].kind === 'troop')")
-        shot(page, "lanes-1280")
+        shot(page, f"lanes-1280-{scheme}")
         assert page.evaluate("moments[lastTick].scene.hands[1]") is None
         page.get_by_role("button", name="Give up").click()
         until(page, OVER)
         assert page.locator("#result").inner_text().startswith("You have lost.")
-        shot(page, "lanes-after-1280")
+        shot(page, f"lanes-after-1280-{scheme}")
 
 
 def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, tmp_path: Path) -> None:
     with playing(browser, tmp_path, 390) as page:
+        assert page.evaluate("document.querySelector('.lanes .grass').getBoundingClientRect().width") >= 330
         card = payable(page)
         number = page.evaluate("(card) => sceneOf(lastTick).hands[0].indexOf(card)", card) + 1
         page.keyboard.press(str(number))
@@ -85,3 +93,4 @@ def test_a_card_is_placed_by_touch(browser: Any, tmp_path: Path) -> None:
         page.locator(f"[data-card={card}]").tap()
         page.touchscreen.tap(*tile(page, 14, 12))
         until(page, PLACED.format(card))
+        shot(page, "lanes-390-dark")

@@ -149,7 +149,7 @@ def test_behind_a_fallen_guard_troops_may_be_placed() -> None:
 
 @pytest.mark.parametrize("script", [None, "guardian"])
 def test_identical_players_win_as_often_on_both_seats(script: str | None) -> None:
-    world, rng = new_world(1000, 5, ticks=10), np.random.default_rng(5)
+    world, rng = new_world(2600, 5, ticks=20), np.random.default_rng(5)
     while (running := np.flatnonzero(world.outcome[:, 0] == Outcome.RUNNING)).size:
         if script is None:
             actions = world.contract.random_action(world.masks[running], rng)
@@ -164,7 +164,7 @@ def test_identical_players_win_as_often_on_both_seats(script: str | None) -> Non
         world.step(actions, running)
     battles, won = world.num_fights, world.outcome[:, 0] == Outcome.WON
     points = (won.sum() + (world.outcome[:, 0] == Outcome.TIED).sum() / 2) / battles
-    assert abs(points - 0.5) < 0.048  # three standard deviations
+    assert abs(points - 0.5) < 0.03  # three standard deviations of so many battles
 
 
 def test_a_state_resumes_exactly() -> None:

@@ -11,7 +11,6 @@ import typer
 from sb3_pvp.common.errors import refusals
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-_Numbers = Annotated[list[int] | None, typer.Option(min=1)]
 
 analyse = typer.Typer(help="Grids of actions, and pictures, of the lanes.", add_completion=False)
 
@@ -30,7 +29,7 @@ def grid(
 ) -> None:
     """Train on coarser and coarser grids with the same budget, and show what each of them costs.
 
-    Each part of a run is kept with its model: the same command goes on where it was stopped, and adds what is missing.
+    The same command goes on exactly from the last model that is kept of a stopped run, and adds what is missing.
     """
     import torch
 
@@ -41,12 +40,12 @@ def grid(
         rows = grid_rows(
             output, tile or [1, 2, 3, 4], seeds, minutes, opponent, battles, typer.echo if not as_json else None
         )
-        draw_grids(output / "grid.png", tile or [1, 2, 3, 4])
+        draw_grids(output / "grid.png", rows, opponent)
     if as_json:
         typer.echo(json.dumps({"rows": rows, "picture": str(output / "grid.png")}))
         return
     for row in rows:
-        typer.echo("  ".join(f"{name} {value:g}" for name, value in row.items() if value is not None))
+        typer.echo("  ".join(f"{name} {value:g}" for name, value in row.items()))
     typer.echo(f"the grids over the arena are in {output / 'grid.png'}")
 
 

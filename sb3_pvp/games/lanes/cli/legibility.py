@@ -17,24 +17,35 @@ from sb3_pvp.games.lanes.rules import CARD, DROPS, LEFT, X, Y
 _BATTLES, _EVERY = 20, 8
 _WINDOW = 3  #: Tiles around a troop that the probe sees.
 _RIDGE = 10.0
+#: Of the picture: what is drawn, its title, and the name of its axis.
+_CHARTS = (
+    ("troop_accuracy", "Which troop it is (higher is better)", "share named right"),
+    ("elixir_error", "Own elixir (lower is better)", "mean error, of 0 to 10"),
+)
 
 
 def probe(size: int, frames: int) -> dict[str, float]:
     """Returns how well a linear probe reads what it has not seen in pictures of this size.
 
     ``elixir_error`` is its mean error in elixir, from whole pictures; ``troop_accuracy`` the share of troops that it
-    names, from a window of three tiles around each; ``troops`` how many there are to tell apart.
+    names, from a window of three tiles around each; those that begin with ``blind`` are of who sees no picture, and
+    always says the mean or the most frequent troop; ``troops`` is how many kinds there are to tell apart.
     """
     lanes_pixels(size)  # refuses what is too small
     pictures, elixir, windows, troops = _frames(size, frames)
-    cut = frames * 3 // 4
+    cut, rows = frames * 3 // 4, len(windows) * 3 // 4
     read = _fit(pictures[:cut], elixir[:cut, None], pictures[cut:])[:, 0]
     names = np.unique(troops)
-    rows = len(windows) * 3 // 4
-    guessed = _fit(windows[:rows], (troops[:rows, None] == names).astype(np.float64), windows[rows:])
-    accuracy = float((names[guessed.argmax(axis=1)] == troops[rows:]).mean())
-    error = float(np.abs(read - elixir[cut:]).mean())
-    return {"size": size, "elixir_error": error, "troop_accuracy": accuracy, "troops": len(names)}
+    is_named = troops[:, None] == names
+    guessed = _fit(windows[:rows], is_named[:rows].astype(np.float64), windows[rows:])
+    return {
+        "size": size,
+        "elixir_error": float(np.abs(read - elixir[cut:]).mean()),
+        "blind_elixir_error": float(np.abs(elixir[:cut].mean() - elixir[cut:]).mean()),
+        "troop_accuracy": float((names[guessed.argmax(axis=1)] == troops[rows:]).mean()),
+        "blind_troop_accuracy": float(is_named[rows:, is_named[:rows].sum(axis=0).argmax()].mean()),
+        "troops": len(names),
+    }
 
 
 def _frames(size: int, frames: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -91,11 +102,17 @@ def draw_legibility(path: Path, rows: Sequence[dict[str, float]]) -> None:
     from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    sizes = [row["size"] for row in rows]
-    for axes, name in zip(figure.subplots(1, 2), ("troop_accuracy", "elixir_error"), strict=True):
-        axes.plot(sizes, [row[name] for row in rows], "o-")
-        axes.set_xlabel("pixels a side")
-        axes.set_title(name.replace("_", " "))
-        axes.set_ylim(bottom=0)
-    figure.savefig(path, dpi=110)
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    sizes, places = [row["size"] for row in rows], range(len(rows))
+    for axes, (name, title, label) in zip(figure.subplots(1, 2), _CHARTS, strict=True):
+        values = [row[name] for row in rows]
+        axes.plot(places, values, "o-", label="linear probe")
+        axes.plot(places, [row[f"blind_{name}"] for row in rows], "--", color="grey", label="without a picture")
+        for place, value in zip(places, values, strict=True):
+            axes.annotate(f"{value:.2g}", (place, value), textcoords="offset points", xytext=(0, 6), ha="center")
+        axes.set_xticks(places, [f"{size:g}" for size in sizes])
+        axes.set(xlabel="pixels a side", ylabel=label, title=title)
+        axes.margins(x=0.12)
+        axes.set_ylim(0, 1.15 * max([*values, *(row[f"blind_{name}"] for row in rows)]))
+        axes.legend(fontsize=8, loc="center right")
+    figure.savefig(path, dpi=130)

@@ -1,5 +1,5 @@
 // The arena from above, and for a person who plays it the hand below: drag a card to a tile, or click both, or use keys.
-const TILES_WIDE = 18, TILES_HIGH = 32, MIDDLE = 15, POCKET = [17, 18, 19, 20], HAND_Y = 33.6, CARD_WIDE = 4.1;
+const TILES_WIDE = 18, TILES_HIGH = 32, MIDDLE = 15, POCKET = [17, 18, 19, 20], HAND_Y = 33.3, CARD_WIDE = 3.55, CARD_HIGH = 3.6;
 let picked = "", dragged = false, cursor = [8, 10];
 
 const sceneOf = (tick) => moments[tick].scene;
@@ -10,7 +10,7 @@ const plays = () => scene.press !== null && current === lastTick;
 
 scene.picture = (tick) => {
   const { units } = sceneOf(tick), hand = plays() ? sceneOf(tick).hands[ownSeat()] : null;
-  const picture = shape("svg", { viewBox: `0 0 ${TILES_WIDE} ${hand ? 41.5 : TILES_HIGH}`, role: "img", class: "lanes" });
+  const picture = shape("svg", { viewBox: `0 0 ${TILES_WIDE} ${hand ? HAND_Y + CARD_HIGH + 0.2 : TILES_HIGH}`, role: "img", class: "lanes" });
   picture.append(shape("title", {}, arenaInWords(tick)), ...lanesGround());
   if (picked && hand) picture.append(...openTiles(picked));
   for (const flies of [false, true]) picture.append(...units.filter((unit) => CARDS[unit.card].flies === flies).map(unitFigure));
@@ -56,18 +56,24 @@ function openTiles(card) {
   return tiles;
 }
 
+/** A card's name, squeezed where it is long. */
+function cardName(card, x, y, width) {
+  const tight = card.length > (width > 3 ? 8 : 5) ? { textLength: width - 0.3, lengthAdjust: "spacingAndGlyphs" } : {};
+  return shape("text", { x, y, ...tight }, card);
+}
+
 function handFigures(hand, elixir) {
-  const bar = shape("rect", { class: "elixir", x: 0.3, y: 32.4, width: 1.74 * elixir, height: 0.8 });
+  const bar = shape("rect", { class: "elixir", x: 0.2, y: 32.2, width: 1.76 * elixir, height: 0.9 });
   const figures = hand.map((card, number) => {
-    const isNext = number === 4, x = isNext ? 15.6 : 0.3 + number * (CARD_WIDE - 0.35);
-    const size = isNext ? { width: 2.2, height: 3 } : { width: CARD_WIDE - 0.7, height: 6 };
-    const box = shape("g", { class: `card${card === picked && !isNext ? " picked" : ""}${elixir < CARDS[card].cost ? " dear" : ""}`, transform: `translate(${x} ${HAND_Y})` });
+    const isNext = number === 4, x = 0.2 + number * (CARD_WIDE + 0.2), width = isNext ? 2.6 : CARD_WIDE;
+    const box = shape("g", { class: `card${card === picked && !isNext ? " picked" : ""}${isNext || elixir < CARDS[card].cost ? " dear" : ""}`, transform: `translate(${x} ${HAND_Y})` });
     if (!isNext) box.setAttribute("data-card", card);
-    box.append(shape("title", {}, `${isNext ? "next: " : ""}${card}, ${CARDS[card].cost} elixir. ${CARDS[card].about}`), shape("rect", { ...size, rx: 0.3, fill: `#${CARDS[card].colour}` }));
-    box.append(shape("text", { x: size.width / 2, y: size.height / 2, class: isNext ? "small" : "" }, card), shape("text", { x: size.width / 2, y: size.height - 0.4 }, String(CARDS[card].cost)));
+    box.append(shape("title", {}, `${isNext ? "next: " : ""}${card}, ${CARDS[card].cost} elixir. ${CARDS[card].about}`), shape("rect", { width, height: CARD_HIGH, rx: 0.3, fill: `#${CARDS[card].colour}` }));
+    if (isNext) box.append(shape("text", { x: width / 2, y: 0.75 }, "next"));
+    box.append(cardName(card, width / 2, isNext ? 1.65 : 1.2, width), shape("text", { x: width / 2, y: 3.2, class: "cost" }, String(CARDS[card].cost)));
     return box;
   });
-  return [bar, shape("text", { x: 9, y: 33.1 }, `${elixir.toFixed(1)} elixir`), ...figures];
+  return [bar, shape("text", { x: 9, y: 32.95 }, `${elixir.toFixed(1)} elixir`), ...figures];
 }
 
 function drawAgain(said) {
