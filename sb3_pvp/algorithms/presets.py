@@ -68,8 +68,8 @@ class Preset:
 
 
 def is_ours(env_id: str) -> bool:
-    """Returns whether this package registered the environment."""
-    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.")
+    """Returns whether the environment is of fights of this package's games."""
+    return str(gymnasium.spec(env_id).entry_point).startswith("sb3_pvp.envs")
 
 
 def hyperparams_folder() -> Path:
