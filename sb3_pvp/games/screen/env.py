@@ -128,6 +128,10 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
         is_late = self.game.limit is not None and self.clock.frames + self.clock.dropped >= self.game.limit
         return self._observation(), self._reward(before), is_over, is_late and not is_over, self._info()
 
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Returns that every action may be taken, bool ``(actions,)``: nobody knows what a program allows."""
+        return np.ones(len(self.inputs), bool)
+
     def render(self) -> NDArray[np.uint8] | None:
         """Returns what the region shows now, uint8 ``(height, width, 3)``."""
         return None if self.render_mode is None else self.display.frame(self.game.seen)

@@ -17,9 +17,12 @@ MOST_ACTIONS = 1 << 14
 #: Where a template may be in its region, times its pixels: what a reader compares in each tick.
 MOST_COMPARED = 1 << 23
 
-_Place, _Length = Annotated[int, Field(ge=0, le=8192)], Annotated[int, Field(ge=1, le=8192)]
-_Side, _Byte = Annotated[int, Field(ge=8, le=4096)], Annotated[int, Field(ge=0, le=255)]
-_Count, _Seconds = Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0, le=600)]
+_Place = Annotated[int, Field(ge=0, le=8192)]
+_Length = Annotated[int, Field(ge=1, le=8192)]
+_Side = Annotated[int, Field(ge=8, le=4096)]
+_Byte = Annotated[int, Field(ge=0, le=255)]
+_Count = Annotated[int, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0, le=600)]
 Region = tuple[_Place, _Place, _Length, _Length]  #: Left, top, width and height, in pixels of the display.
 Point = tuple[_Place, _Place]
 Size = tuple[_Side, _Side]
