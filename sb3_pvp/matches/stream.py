@@ -246,7 +246,9 @@ def _fight_shows(page: str, fight: str, names: list[str]) -> Iterator[Shown]:
 
     from sb3_pvp.matches.replay.recording import viewer_of
 
-    viewer = viewer_of(_asked(f"{page}/api/challenge")["game"])
+    if ":" in (game := _asked(f"{page}/api/challenge")["game"]):  # importing a module runs its code
+        raise Refusal(f"{page} is an arena of {game}: streams are of games that are installed")
+    viewer = viewer_of(game)
     table = {each["player"]: float(each["rating"]) for each in _asked(f"{page}/api/leaderboard")}
     about: dict[str, str | float] = {"first": names[0], "second": names[1]}
     about |= {f"rating of {name}": table[name] for name in names if name in table}

@@ -62,6 +62,7 @@ class VirtualDisplay:
         self._x, self._keys, self._xtest, self._errors = X, XK, xtest, (error.XError, error.ConnectionClosedError)
         self._server: WatchedProcess | None = None
         self._program: WatchedProcess | None = None
+        self._family: list[psutil.Process] | None = None
         self._held, self._codes = set[str](), dict[str, int]()
         self._temporary = tempfile.TemporaryDirectory(prefix="sb3-pvp-screen-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
@@ -112,7 +113,7 @@ class VirtualDisplay:
         if self._program is not None:
             self.let_run(True)
             self._program.close()
-            self._program = None
+            self._program = self._family = None
         self.press(())
 
     def exit_code(self) -> int | None:
@@ -124,14 +125,18 @@ class VirtualDisplay:
         return _last_line(self.output)
 
     def let_run(self, runs: bool) -> None:
-        """Stops the processes of the program where they are, or lets them go on."""
+        """Stops the processes of the program where they are, or lets them go on: those that it had at the first call.
+
+        Not its watcher, which must see when this process ends.
+        """
         if self._program is None:
             return
-        with suppress(psutil.Error):
-            # Not the watcher, which must see when this process ends.
-            for each in psutil.Process(self._program.pid).children(recursive=True):
-                with suppress(psutil.Error):
-                    each.send_signal(signal.SIGCONT if runs else signal.SIGSTOP)
+        if self._family is None:
+            with suppress(psutil.Error):
+                self._family = psutil.Process(self._program.pid).children(recursive=True)
+        for each in self._family or ():
+            with suppress(psutil.Error):
+                each.send_signal(signal.SIGCONT if runs else signal.SIGSTOP)
 
     def find_window(self, title: str) -> Any:
         """Returns the largest window that is shown, with this in its title, or ``None``."""
