@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,7 +26,6 @@ _SHARE, _LINE, _MOST_BARS = 0.25, 26, 8  #: Width of the panel, height of a line
 PLAYLIST = "live.m3u8"  #: Of HLS, in its folder.
 #: Seconds of a segment, and segments in the playlist; seconds until ffmpeg is started again, at first and at most.
 _SEGMENT, _KEPT, _FIRST, _MOST = 2, 10, 1.0, 30.0
-_BEHIND = 1.0  #: Seconds of pictures that are repeated after a delay; of a longer one the rest is left out.
 _AGAIN, _PATIENCE = 2.0, 10.0  #: Seconds until a lost source is asked again, and for which one is waited.
 
 
@@ -75,8 +73,10 @@ class Broadcast:
         self.name = f"{parts.scheme}://{parts.hostname}" if "://" in target else target
         if (program := shutil.which("ffmpeg")) is None:
             raise Refusal("streams need ffmpeg: apt-get install ffmpeg")
-        given = f"-loglevel error -nostats -y -f rawvideo -pix_fmt rgb24 -s {size[0]}x{size[1]} -r {fps} -i -"
-        video = f"-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -g {_SEGMENT * fps}"
+        # Pictures come when there are some, and the last one is repeated until then.
+        given = "-loglevel error -nostats -y -use_wallclock_as_timestamps 1 -f rawvideo -pix_fmt rgb24"
+        given += f" -framerate {fps} -s {size[0]}x{size[1]} -i -"
+        video = f"-vf fps={fps} -c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -g {_SEGMENT * fps}"
         ends = [target]
         if "://" not in target:
             Path(target).mkdir(parents=True, exist_ok=True)
@@ -126,39 +126,17 @@ class Broadcast:
             self._process.close()
 
     def send_all(self, shows: Iterator[Shown], seconds: float | None = None) -> None:
-        """Sends what is shown, at its own pace, as a video of constant speed, until it ends; raises what it raises."""
-        latest, errors, ended = list[Shown](), list[Exception](), threading.Event()
-
-        def watch() -> None:
-            try:
-                for shown in shows:
-                    latest[:] = [shown]
-                    if ended.is_set():
-                        return
-            except Exception as error:
-                errors.append(error)
-            finally:
-                ended.set()
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        last, picture, count, began = None, b"", 0, time.monotonic()
+        """Sends what is shown, at its own pace, until it ends or for so long; raises what it raises."""
+        began, sent = time.monotonic(), 0.0
         try:
-            while not ended.is_set() and (seconds is None or count < seconds * self._fps):
-                if latest and latest[0] is not last:
-                    last = latest[0]
-                    picture = drawn(last, self._size, self._lines)
-                began += max(time.monotonic() - began - count / self._fps - _BEHIND, 0.0)
-                if picture:
-                    self.send(picture)
-                count += 1
-                ended.wait(max(began + count / self._fps - time.monotonic(), 0.0))
+            for shown in shows:
+                if (now := time.monotonic()) - sent >= 0.9 / self._fps:
+                    sent = now
+                    self.send(drawn(shown, self._size, self._lines))
+                if seconds is not None and now - began >= seconds:
+                    return
         finally:
-            ended.set()
             self.close()
-            watcher.join(5)
-        if errors:
-            raise errors[0]
 
 
 def env_shows(env: gym.Env[Any, Any], model: Any, deterministic: bool, seed: int) -> Iterator[Shown]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -45,8 +46,9 @@ def test_live_fights_are_shown_with_the_ratings_of_both(tmp_path: Path, monkeypa
     arena.close()
 
 
-def test_no_page_makes_a_stream_import_a_module(arena: Arena) -> None:
-    with served(arena, guarded=False) as address:
-        begin(address, first="level-8", second="level-2")
-        with pytest.raises(Refusal, match="streams are of games that are installed"):
-            next(live_shows(address))
+def test_no_page_makes_a_stream_import_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    fight = {"id": "1", "state": "running", "players": ["a", "b"]}
+    monkeypatch.setattr(stream, "_asked", lambda at: {"game": "this:s"} if at.endswith("challenge") else [fight])
+    with pytest.raises(Refusal, match="^http://there is an arena of this:s: streams are of games that are installed$"):
+        next(live_shows("http://there"))
+    assert "this" not in sys.modules
