@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
@@ -20,6 +19,7 @@ import pytest
 from gymnasium import spaces
 from PIL import Image
 
+from sb3_pvp.cli import main
 from sb3_pvp.matches.stream import PLAYLIST, Broadcast, Shown, drawn, env_shows, probabilities
 from tests.games.chess.engine_programs import need
 from tests.paths import ROOT
@@ -75,11 +75,6 @@ def frame_of(video: Path, folder: Path) -> Any:
 
 def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "sb3_pvp.cli", "stream", *map(str, words)]
-
-
-def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    return subprocess.run(command(*words), capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
 def test_figures_are_beside_the_picture() -> None:
@@ -226,16 +221,23 @@ def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
         (("Screen-v0", "--to", "video", "--env-kwargs", '{"game": "xgalagga"}'), "did you mean 'xgalaga'"),
     ],
 )
-def test_bad_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_bad_usage_is_one_line(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     need("ffmpeg")
-    given = [str(tmp_path / word) if word == "video" else word for word in words]
-    done = run(*given)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and message in done.stderr
+    with pytest.raises(SystemExit) as ended:
+        main(["stream", *(str(tmp_path / word) if word == "video" else word for word in words)])
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out, output.err.count("\n")) == (2, "", 1) and message in output.err
 
 
-def test_without_ffmpeg_it_is_one_line(tmp_path: Path) -> None:
-    done = run("NhEnv", "--to", tmp_path, PATH=str(tmp_path))
-    assert (done.returncode, done.stderr) == (2, "sb3-pvp: error: streams need ffmpeg: apt-get install ffmpeg\n")
+def test_without_ffmpeg_it_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["stream", "NhEnv", "--to", str(tmp_path)])
+    assert capsys.readouterr().err == "sb3-pvp: error: streams need ffmpeg: apt-get install ffmpeg\n"
 
 
 @pytest.mark.slow
@@ -253,7 +255,7 @@ def test_a_killed_command_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
         process.kill()
     gone, alive = psutil.wait_procs(below, 30)
     assert gone and not alive
-    done = run(*words, "--seconds", "5")
+    done = subprocess.run(command(*words, "--seconds", "5"), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and re.fullmatch(
         rf"{tmp_path}: \d+ pictures, 0 lost, ffmpeg started 1 times\n", done.stdout
     )
