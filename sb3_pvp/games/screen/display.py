@@ -66,6 +66,7 @@ class VirtualDisplay:
         self._held, self._codes = set[str](), dict[str, int]()
         self._temporary = tempfile.TemporaryDirectory(prefix="sb3-pvp-screen-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
+        self.output = self.folder / "output"  #: What the program prints.
         try:
             self.name = name or self._start(size)
             self._screen, self._camera = display.Display(self.name), mss.MSS(display=self.name)
@@ -92,11 +93,6 @@ class VirtualDisplay:
                 raise ScreenError(f"Xvfb did not start: {_last_line(log)}")
             time.sleep(_LOOK)
         return f":{said[1]}"
-
-    @property
-    def output(self) -> Path:
-        """The file with what the program prints."""
-        return self.folder / "output"
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts the program, in place of one that runs; raises `ScreenError` if there is none of this name."""

@@ -150,8 +150,8 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
             return
         ends = time.monotonic() + step.seconds
         again = time.monotonic() + _AGAIN
-        reader = self.game.readers[step.until]
-        while not self._says_yes(step.until, reader.kind == "number"):
+        least = -1.0 if self.game.readers[step.until].kind == "number" else 0.0
+        while (found := self._readings[step.until](self._whole())) is None or found <= least:
             if self.display.exit_code() is not None:
                 raise ScreenError(self._has_ended())
             if time.monotonic() > ends:
@@ -197,10 +197,6 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
             if isinstance(reader, NumberReader) and self._missing[name] > reader.patience:
                 raise ScreenError(f"{self._unreadable(name)} for {self._missing[name]} ticks")
         return whole
-
-    def _says_yes(self, name: str, is_number: bool) -> bool:
-        value = self._readings[name](self._whole())
-        return value is not None and (is_number or value > 0)
 
     def _reward(self, before: Mapping[str, float]) -> float:
         total = 0.0

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sb3_pvp.games.screen.display import VirtualDisplay
 from sb3_pvp.games.screen.game_file import (
     MOST_COMPARED,
-    ExitReader,
     LogReader,
     NumberReader,
     PictureReader,
@@ -41,7 +40,7 @@ def make_readings(game: ScreenGame, display: VirtualDisplay) -> dict[str, Readin
             elif isinstance(each, LogReader):
                 made[name] = log_reading(each, display)
             else:
-                made[name] = exit_reading(each, display)
+                made[name] = lambda frame: float(display.exit_code() is not None)
         except (ValueError, OSError, re.error) as error:
             raise ValueError(f"the reader {name} of {game.name}: {' '.join(str(error).split())}") from error
     return made
@@ -80,13 +79,12 @@ def picture_reading(reader: PictureReader, picture: NDArray[np.uint8]) -> Readin
 def number_reading(reader: NumberReader, digits: NDArray[np.uint8]) -> Reading:
     """Returns what reads a number; raises `ValueError` unless the picture has ten digits in this color."""
     left, top, width, height = reader.region
-    known = [trimmed(each) for each in glyphs(ink_of(digits, reader))]
+    known = glyphs(ink_of(digits, reader))
     if len(known) != _DIGITS:
         raise ValueError(f"{reader.digits} has {len(known)} digits in the color {list(reader.color)}, not {_DIGITS}")
 
     def read(frame: NDArray[np.uint8]) -> float | None:
-        found = [trimmed(each) for each in glyphs(ink_of(frame[top : top + height, left : left + width], reader))]
-        number = 0
+        found, number = glyphs(ink_of(frame[top : top + height, left : left + width], reader)), 0
         for glyph in found:
             errors = [difference(glyph, each) for each in known]
             if min(errors) > reader.errors:
@@ -104,15 +102,10 @@ def ink_of(picture: NDArray[np.uint8], reader: NumberReader) -> NDArray[np.bool_
 
 
 def glyphs(ink: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Returns runs of columns with ink, from left to right."""
-    edges = np.flatnonzero(np.diff(ink.any(axis=0), prepend=False, append=False))
-    return [ink[:, start:end] for start, end in edges.reshape(-1, 2)]
-
-
-def trimmed(glyph: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Returns a glyph without empty rows above and below."""
-    rows = np.flatnonzero(glyph.any(axis=1))
-    return glyph[rows[0] : rows[-1] + 1]
+    """Returns runs of columns with ink, from left to right, without empty rows above and below."""
+    edges = np.flatnonzero(np.diff(ink.any(axis=0), prepend=False, append=False)).reshape(-1, 2)
+    rows = [np.flatnonzero(ink[:, start:end].any(axis=1)) for start, end in edges]
+    return [ink[own[0] : own[-1] + 1, start:end] for (start, end), own in zip(edges, rows, strict=True)]
 
 
 def difference(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
@@ -142,8 +135,3 @@ def log_reading(reader: LogReader, display: VirtualDisplay) -> Reading:
         return float(found[-1][1]) if found and pattern.groups else float(len(found))
 
     return read
-
-
-def exit_reading(reader: ExitReader, display: VirtualDisplay) -> Reading:
-    """Returns what tells whether the program has ended."""
-    return lambda frame: float(display.exit_code() is not None)

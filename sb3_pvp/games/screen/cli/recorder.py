@@ -65,7 +65,8 @@ class HandsWatch:
             if (found := _nearest(inputs, button, start, end)) is not None:
                 return found
         wanted = [{*each.hold, *(key for part in each.tap for key in part.split("+"))} for each in inputs]
-        able = [number for number, own in enumerate(wanted) if own <= keys and not _of_mouse(inputs[number])]
+        mouse = [number for number, each in enumerate(inputs) if each.click or each.drag or each.move]
+        able = [number for number, own in enumerate(wanted) if own <= keys and number not in mouse]
         return max(able, key=lambda number: len(wanted[number]), default=0)
 
 
@@ -101,10 +102,6 @@ def record_play(
                 written.append(path)
                 say(f"{path}: {len(actions)} ticks, reward {total:g}")
     return written
-
-
-def _of_mouse(given: ScreenInput) -> bool:
-    return given.click is not None or given.drag is not None or given.move is not None
 
 
 def _nearest(inputs: tuple[ScreenInput, ...], button: int, start: tuple[int, int], end: tuple[int, int]) -> int | None:
