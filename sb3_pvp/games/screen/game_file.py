@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from sb3_pvp.common.errors import first_error, unknown_name
 from sb3_pvp.common.plain_yaml import read_yaml
 
-SUFFIX = ".yaml"
 MOST_ACTIONS = 1 << 14
 #: Where a template may be in its region, times its pixels: what a reader compares in each tick.
 MOST_COMPARED = 1 << 23
@@ -62,14 +60,9 @@ class ScreenGrid(_Part):
     def inputs(self) -> list[tuple[str, ScreenInput]]:
         """Returns names and inputs: of cells ``column,row`` from the top left, of pairs ``from>to``."""
         x, y, width, height = self.region
-        cells = {
-            f"{column},{row}": (
-                x + width * (2 * column + 1) // (2 * self.columns),
-                y + height * (2 * row + 1) // (2 * self.rows),
-            )
-            for row in range(self.rows)
-            for column in range(self.columns)
-        }
+        across = [x + width * (2 * column + 1) // (2 * self.columns) for column in range(self.columns)]
+        down = [y + height * (2 * row + 1) // (2 * self.rows) for row in range(self.rows)]
+        cells = {f"{column},{row}": (at, below) for row, below in enumerate(down) for column, at in enumerate(across)}
         if self.do == "click":
             return [(name, ScreenInput(click=at)) for name, at in cells.items()]
         pairs = ((one, other) for one in cells for other in cells if one != other)
@@ -211,19 +204,14 @@ class ScreenGame(_Part):
         asked = {*self.end, *(each.reader for each in self.rewards), *(each.until for each in self.reset if each.until)}
         for name in sorted(asked - self.readers.keys()):
             raise unknown_name("reader", name, self.readers)
-        regions = {
-            "region": self.region,
-            **{name: getattr(each, "region", None) for name, each in self.readers.items()},
-        }
+        regions = {name: getattr(each, "region", None) for name, each in self.readers.items()} | {"region": self.region}
         regions |= {each.name: each.grid.region for each in self.actions if each.grid is not None}
         for name, region in regions.items():
             if region and (region[0] + region[2] > self.display[0] or region[1] + region[3] > self.display[1]):
                 raise ValueError(f"{name}: {list(region)} is not within the display of {list(self.display)}")
         names = [name for name, _ in self.inputs()]
         if len(names) > MOST_ACTIONS or len({*names}) < len(names):
-            raise ValueError(
-                f"there are {len(names)} actions: each needs a name of its own, and at most {MOST_ACTIONS} fit"
-            )
+            raise ValueError(f"of {len(names)} actions each needs a name of its own, and {MOST_ACTIONS} are the most")
         return self
 
     @property
@@ -235,14 +223,9 @@ class ScreenGame(_Part):
         """Returns all actions by name, in order."""
         found: list[tuple[str, ScreenInput]] = []
         for each in self.actions:
-            found += (
-                [(f"{each.name} {name}", one) for name, one in each.grid.inputs()] if each.grid else [(each.name, each)]
-            )
+            cells = each.grid.inputs() if each.grid else ()
+            found += [(f"{each.name} {name}", one) for name, one in cells] or [(each.name, each)]
         return found
-
-    def path(self, file: str) -> Path:
-        """Returns where a file that the game names is: beside the game's own."""
-        return self.folder / file
 
 
 def read_screen_game(name: str | Path, changes: Mapping[str, Any] | None = None) -> ScreenGame:
@@ -250,7 +233,7 @@ def read_screen_game(name: str | Path, changes: Mapping[str, Any] | None = None)
 
     Raises `ValueError` in one line. Whoever can write the file can run programs here: it must be trusted.
     """
-    shipped = {Path(each.name).stem: Path(str(each)) for each in _data().iterdir() if each.name.endswith(SUFFIX)}
+    shipped = {each.stem: each for each in (Path(__file__).parent / "data").glob("*.yaml")}
     path = shipped.get(str(name), Path(name))
     if not path.is_file():
         raise unknown_name("game behind a screen", name, shipped)
@@ -258,13 +241,8 @@ def read_screen_game(name: str | Path, changes: Mapping[str, Any] | None = None)
         content = read_yaml(path)
         if not isinstance(content, dict):
             raise ValueError("it must map names such as program to values")
-        game = ScreenGame.model_validate({"name": path.stem, "folder": path.parent, **content, **(changes or {})})
+        return ScreenGame.model_validate({"name": path.stem, "folder": path.parent, **content, **(changes or {})})
     except ValidationError as error:
         raise ValueError(f"{path}: {first_error(error, 'it', of=ScreenGame)}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return game
-
-
-def _data() -> Any:
-    return files("sb3_pvp.games.screen") / "data"

@@ -34,9 +34,9 @@ def make_readings(game: ScreenGame, display: VirtualDisplay) -> dict[str, Readin
             if isinstance(each, PixelReader):
                 made[name] = pixel_reading(each)
             elif isinstance(each, PictureReader):
-                made[name] = picture_reading(each, load_picture(game.path(each.file)))
+                made[name] = picture_reading(each, load_picture(game.folder / each.file))
             elif isinstance(each, NumberReader):
-                made[name] = number_reading(each, load_picture(game.path(each.digits)))
+                made[name] = number_reading(each, load_picture(game.folder / each.digits))
             elif isinstance(each, LogReader):
                 made[name] = log_reading(each, display)
             else:
