@@ -13,7 +13,7 @@ from tests.games.screen.screens import need_display
 def test_squares_are_told_apart_by_the_colors_of_pieces() -> None:
     board = np.full((328, 328, 3), (205, 133, 63), np.uint8)  # wood
     board[:41] = np.where(np.arange(41)[:, None, None] % 2, (20, 20, 20), (205, 133, 63))  # the eighth rank
-    board[-41:, :41] = np.where(np.arange(41)[:, None, None] % 5, (255, 255, 204), (20, 20, 20))
+    board[-41:, :41] = np.where(np.arange(41)[:, None, None] % 9, (255, 255, 204), (20, 20, 20))
     seen = occupied(board).reshape(8, 8)
     assert seen[0, 0] == 1 and not seen[0, 1:].any() and not seen[1:7].any() and (seen[7] == -1).all()
 
