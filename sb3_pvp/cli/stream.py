@@ -11,7 +11,7 @@ import typer
 from sb3_pvp.cli.usage import complete_model, json_object, use_one_thread
 from sb3_pvp.common.errors import Refusal, refusals
 
-_WHAT = "An environment that draws pictures, such as Screen-v0; the address of an arena's page; or a display such as :0."
+_WHAT = "An environment that draws pictures, such as Screen-v0; an arena's page; or a display such as :0."
 _TO = "A folder, for HLS, or rtmp://HOST/APP/KEY; in SB3_PVP_STREAM a key is hidden from ps."
 
 
