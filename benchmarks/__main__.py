@@ -27,6 +27,7 @@ from benchmarks.peers import bench_peers
 from benchmarks.recipes.commands import recipes
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
+from benchmarks.screen import bench_screen
 from benchmarks.search.commands import search
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
@@ -61,6 +62,7 @@ app.command("peers")(bench_peers)
 app.command("soccer")(bench_soccer)
 app.command("chess")(bench_chess)
 app.command("lanes")(bench_lanes)
+app.command("screen")(bench_screen)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)

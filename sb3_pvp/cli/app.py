@@ -21,6 +21,7 @@ from sb3_pvp.cli.models import models
 from sb3_pvp.cli.quickstart import quickstart
 from sb3_pvp.cli.runs import plot, presets, runs
 from sb3_pvp.cli.serve import NAMES_OF_THE_ORIGINAL, serve
+from sb3_pvp.cli.stream import stream
 from sb3_pvp.cli.sweep import sweep
 from sb3_pvp.cli.usage import OLDER_NAMES, run_app, written_alike
 from sb3_pvp.cli.zoo_words import ZooCommand
@@ -102,6 +103,7 @@ app.command()(plot)
 app.command(context_settings=OLDER_NAMES)(record)
 app.command()(replay)
 app.command(context_settings=NAMES_OF_THE_ORIGINAL)(serve)
+app.command()(stream)
 app.command()(export)
 app.command()(push)
 app.command()(pull)

@@ -73,6 +73,7 @@ class Game(Protocol):
 
 
 ENTRY_POINTS = "sb3_pvp.games"  #: Entry-point group of installed games; a name is also the Gymnasium id.
+ENVIRONMENTS = "sb3_pvp.environments"  #: That of environments for Gymnasium that are no fights of two seats.
 HOME_GAME = "NhEnv"  #: The default game of environments and commands.
 
 GameLike = str | type[Game] | Game  #: What `find_game` accepts.
@@ -187,16 +188,25 @@ def register_game(game: type[Game] | Game) -> Game:
 
 
 def register_environments() -> None:
-    """Registers all installed games with Gymnasium; warns about names that it refuses."""
+    """Registers all installed games and environments with Gymnasium; warns about names that it refuses."""
     list(loadable("game", installed(ENTRY_POINTS), _register_environment))
+    list(
+        loadable(
+            "environment", installed(ENVIRONMENTS), lambda name: _register(name, installed(ENVIRONMENTS)[name].value)
+        )
+    )
 
 
 def _register_environment(name: str) -> None:
     point = installed(ENTRY_POINTS).get(name)
     kind = "NhEnv" if point is not None and is_own(point) else "PvpEnv"
+    _register(name, f"sb3_pvp.envs:{kind}", game=name)
+
+
+def _register(name: str, entry_point: str, **kwargs: str) -> None:
     try:
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=f"sb3_pvp.envs:{kind}", kwargs={"game": name})
+            gymnasium.register(name, entry_point=entry_point, kwargs=kwargs)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium refuses it as the id of an environment: {error}") from error
 

@@ -27,7 +27,7 @@ def test_no_name_of_our_fights_is_outside_their_folder() -> None:
         if GAME in file.parents:
             continue
         name = str(file.relative_to(PACKAGE.parent))
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             if word := WORDS.search(FROZEN.sub("", line) if file in LISTED else line):
                 found.append(f"{name}:{number}: {word[0]}: {line.strip():.100}")
     assert not found, f"{len(found)} lines with names of our fights:\n" + "\n".join(found)

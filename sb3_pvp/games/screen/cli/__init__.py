@@ -1,0 +1,1 @@
+"""The commands of games behind a screen."""

@@ -1,0 +1,245 @@
+"""`ScreenEnv`: a program behind a screen as an environment, with the input and the output that people have."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from sb3_pvp.games.screen.clock import TickClock
+from sb3_pvp.games.screen.display import ScreenError, VirtualDisplay
+from sb3_pvp.games.screen.game_file import NumberReader, ScreenInput, ScreenStep, read_screen_game
+from sb3_pvp.games.screen.readers import Reading, make_readings
+
+_LOOK = 0.05  #: Seconds between two looks at what a reset waits for.
+_AGAIN = 1.0  #: Seconds until its input is repeated.
+
+
+class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
+    """Plays a program on a virtual display of its own, one decision each tick.
+
+    An observation is the newest frames, uint8 ``(height, width, channels)``, an action one of the file's. ``info``
+    counts ``frames``, ``late`` and ``dropped`` of the episode, see `TickClock`, and how often a number was ``unread``;
+    ``lag`` is that of the frame, in seconds, ``readings`` are the values by reader.
+
+    Args:
+        game: the name of a game that ships, or a YAML file, which must be trusted: it starts a program.
+        changes: values in place of those of the file, such as ``{"stack": 1}``.
+        render_mode: ``"rgb_array"``, what the region shows.
+        display: a display that is there, such as ``":0"``, in place of one of its own.
+
+    Raises:
+        ValueError: for what is wrong with the file.
+        ScreenError: if a display, the program, its window or a reader fails; then all is ended.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
+    action_space: spaces.Discrete
+
+    def __init__(
+        self,
+        game: str | Path,
+        changes: Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+        display: str | None = None,
+    ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be rgb_array or None, got {render_mode!r}")
+        self.game, self.render_mode = read_screen_game(game, changes), render_mode
+        names, self.inputs = zip(*self.game.inputs(), strict=True)
+        self.action_names: tuple[str, ...] = names
+        self.metadata = {**self.metadata, "render_fps": 1 / self.game.tick}  # type: ignore[misc]
+        width, height = self.game.scale
+        self._channels = 3 if self.game.color else 1
+        shape = (height, width, self._channels * self.game.stack)
+        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.action_space = spaces.Discrete(len(self.inputs))
+        self.display = VirtualDisplay(self.game.display, display)
+        # Also of an environment that nobody closes, and at the end of the interpreter.
+        self._closing = weakref.finalize(self, VirtualDisplay.close, self.display)
+        self.clock = TickClock(self.game.tick)
+        self._stack: deque[NDArray[np.uint8]] = deque(maxlen=self.game.stack)
+        self._values: dict[str, float] = {}
+        self._ends_by_exit = any(self.game.readers[name].kind == "exit" for name in self.game.end)
+        self._has_window = self._frozen = False
+        try:
+            self._readings: dict[str, Reading] = make_readings(self.game, self.display)
+            for each in (*self.inputs, *self.game.reset):
+                self.display.check_keys(each)
+        except Exception:
+            self.close()
+            raise
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Runs the script of the game, and takes the first frame."""
+        super().reset(seed=seed)
+        try:
+            self._freeze(False)
+            if self.display.exit_code() is not None:
+                self.display.stop()
+            for step in self.game.reset:
+                self._run(step)
+            self.display.press(())
+            self.unread, self._missing = 0, dict.fromkeys(self._readings, 0)
+            self._values = {}
+            whole = self._look(self._whole())
+            for name, value in self._values.items():
+                if np.isnan(value):
+                    raise ScreenError(self._unreadable(name))
+            self.clock.start()
+            self._stack.extend([self._scaled(whole)] * self.game.stack)
+            self._freeze(self.game.freeze)
+        except Exception:
+            self.close()
+            raise
+        return self._observation(), self._info()
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Does what an action says, waits until the tick is over, and looks."""
+        return self.follow(self.inputs[int(action)])
+
+    def follow(self, given: ScreenInput | None) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Does `step` with an input, or with none while somebody else plays."""
+        try:
+            self._freeze(False)
+            if given is not None:
+                self.display.do(given)
+            self.clock.wait()
+            before = dict(self._values)
+            whole = self._look(self._whole())
+            self._stack.append(self._scaled(whole))
+            if self.display.exit_code() is not None and not self._ends_by_exit:
+                raise ScreenError(self._has_ended())
+            self._freeze(self.game.freeze)
+        except Exception:
+            self.close()
+            raise
+        is_over = any(self._values[name] > 0 for name in self.game.end)
+        is_late = self.game.limit is not None and self.clock.frames + self.clock.dropped >= self.game.limit
+        return self._observation(), self._reward(before), is_over, is_late and not is_over, self._info()
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Returns that every action may be taken, bool ``(actions,)``: nobody knows what a program allows."""
+        return np.ones(len(self.inputs), bool)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Returns what the region shows now, uint8 ``(height, width, 3)``."""
+        return None if self.render_mode is None else self.display.frame(self.game.seen)
+
+    def close(self) -> None:
+        """Ends the program and the display; later calls do nothing."""
+        self._closing()
+
+    def _run(self, step: ScreenStep) -> None:
+        """Runs a step of the script."""
+        if step.start or not self._has_window or self.display.exit_code() is not None:
+            self._start()
+        self.display.do(step)
+        time.sleep(step.wait)
+        if step.until is None:
+            return
+        ends = time.monotonic() + step.seconds
+        again = time.monotonic() + _AGAIN
+        least = -1.0 if self.game.readers[step.until].kind == "number" else 0.0
+        while (found := self._readings[step.until](self._whole())) is None or found <= least:
+            if self.display.exit_code() is not None:
+                raise ScreenError(self._has_ended())
+            if time.monotonic() > ends:
+                raise ScreenError(
+                    f"{self._unreadable(step.until)}, for which the reset waited {step.seconds:g} seconds"
+                )
+            if time.monotonic() > again:
+                self.display.do(step)
+                again += _AGAIN
+            time.sleep(_LOOK)
+
+    def _start(self) -> None:
+        """Starts the program, and waits for its window."""
+        self.display.start(self.game.program, self.game.environment)
+        ends = time.monotonic() + self.game.patience
+        while (window := self.display.find_window(self.game.title)) is None:
+            if self.display.exit_code() is not None:
+                raise ScreenError(self._has_ended())
+            if time.monotonic() > ends:
+                called = f" called {self.game.title!r}" if self.game.title else ""
+                said = self.display.last_words()
+                raise ScreenError(
+                    f"{self.game.program[0]} showed no window{called} in {self.game.patience:g} seconds: {said}"
+                )
+            time.sleep(_LOOK)
+        self.display.focus(window)
+        self._has_window = True
+
+    def _whole(self) -> NDArray[np.uint8]:
+        return self.display.frame((0, 0, *self.game.display))
+
+    def _look(self, whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Reads a frame of the display into `_values`, and returns it."""
+        for name, read in self._readings.items():
+            value = read(whole)
+            if value is not None:
+                self._values[name], self._missing[name] = value, 0
+                continue
+            self._values.setdefault(name, float("nan"))
+            self._missing[name] += 1
+            self.unread += 1
+            reader = self.game.readers[name]
+            if isinstance(reader, NumberReader) and self._missing[name] > reader.patience:
+                raise ScreenError(f"{self._unreadable(name)} for {self._missing[name]} ticks")
+        return whole
+
+    def _reward(self, before: Mapping[str, float]) -> float:
+        total = 0.0
+        for each in self.game.rewards:
+            now = self._values[each.reader]
+            change = now - before[each.reader]
+            total += each.weight * {"change": change, "rise": max(change, 0.0), "value": now}[each.of]
+        return total
+
+    def _scaled(self, whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Returns what the agent sees of a frame, uint8 ``(height, width, channels)``."""
+        from PIL import Image
+
+        left, top, width, height = self.game.seen
+        picture = Image.fromarray(np.ascontiguousarray(whole[top : top + height, left : left + width]))
+        picture = picture if self.game.color else picture.convert("L")
+        scaled = np.asarray(picture.resize(self.game.scale, Image.Resampling.BOX), np.uint8)
+        return scaled.reshape(*scaled.shape[:2], self._channels)
+
+    def _observation(self) -> NDArray[np.uint8]:
+        return np.concatenate([*self._stack], axis=2)
+
+    def _info(self) -> dict[str, Any]:
+        clock = self.clock
+        counts = {"frames": clock.frames, "late": clock.late, "dropped": clock.dropped, "lag": clock.lag}
+        return {**counts, "unread": self.unread, "readings": dict(self._values)}
+
+    def _freeze(self, frozen: bool) -> None:
+        """Stops the program between two steps, and lets it go on; the clock stands still meanwhile."""
+        if frozen == self._frozen:
+            return
+        self._frozen = frozen
+        self.display.let_run(not frozen)
+        if frozen:
+            self.clock.pause()
+        else:
+            self.clock.go_on()
+
+    def _unreadable(self, name: str) -> str:
+        reader = self.game.readers[name]
+        where = f" in {list(region)}" if (region := getattr(reader, "region", None)) else ""
+        return f"the reader {name} of {self.game.name} finds nothing{where}"
+
+    def _has_ended(self) -> str:
+        code, said = self.display.exit_code(), self.display.last_words()
+        return f"the program {self.game.program[0]} has ended with code {code}: {said}"

@@ -1,0 +1,263 @@
+"""``sb3-pvp stream``: videos in a folder and to an address, which go on after a kill."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from PIL import Image
+
+from sb3_pvp.cli import main
+from sb3_pvp.matches.stream import PLAYLIST, Broadcast, Shown, drawn, env_shows, probabilities
+from tests.games.chess.engine_programs import need
+from tests.paths import ROOT
+
+SIZE, RED, BLUE = (320, 180), (200, 30, 40), (30, 40, 200)
+
+
+class Paint(gymnasium.Env[np.ndarray, np.int64]):
+    """Draws its step in a color."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)
+
+    def __init__(self, color: Any = RED, render_mode: str | None = None) -> None:
+        self.color, self.render_mode = color, render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.number = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.int64) -> Any:
+        self.number += 1
+        return np.zeros(2, np.float32), 1.5, self.number == 4, False, {"lives": 3, "words": "left out"}
+
+    def render(self) -> Any:
+        return np.full((90, 120, 3), self.color, np.uint8)
+
+
+def pictures(count: int, color: Any = RED) -> Iterator[Shown]:
+    for number in range(count):
+        yield Shown(np.full((90, 120, 3), color, np.uint8), {"step": number})
+        time.sleep(0.02)
+
+
+def probed(file: Path | str, *options: str) -> dict[str, Any]:
+    line = ["ffprobe", "-loglevel", "error", "-count_frames", "-show_streams", "-of", "json", *options, str(file)]
+    return dict(json.loads(subprocess.run(line, capture_output=True, check=True, text=True, timeout=60).stdout))
+
+
+def whole(folder: Path) -> Path:
+    """The playlist with an end: without one, who reads it waits for more."""
+    (folder / "whole.m3u8").write_text((folder / PLAYLIST).read_text() + "#EXT-X-ENDLIST\n")
+    return folder / "whole.m3u8"
+
+
+def frame_of(video: Path, folder: Path) -> Any:
+    picture = folder / "frame.png"
+    line = ["ffmpeg", "-loglevel", "error", "-y", "-i", str(video), "-frames:v", "1", str(picture)]
+    subprocess.run(line, check=True)
+    return np.asarray(Image.open(picture).convert("RGB")).astype(int)
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "sb3_pvp.cli", "stream", *map(str, words)]
+
+
+def test_figures_are_beside_the_picture() -> None:
+    shown = Shown(np.full((90, 120, 3), RED, np.uint8), {"reward": 1.5, "nothing": float("nan")}, {"left": 0.75})
+    pixels = np.frombuffer(drawn(shown, SIZE, {"rating": "1534"}), np.uint8).reshape(180, 320, 3)
+    assert (pixels[90, 10:230] == RED).all()
+    panel = pixels[:, 240:].astype(int)
+    lines = [panel[16 + 26 * line : 34 + 26 * line].max() > 150 for line in range(5)]
+    assert lines == [True, True, True, True, False]
+    bar = (np.abs(panel[16 + 26 * 3 + 1] - (40, 90, 150)).max(axis=-1) == 0).sum()
+    assert bar == pytest.approx(0.75 * (80 - 24), abs=2)
+    text = np.frombuffer(drawn(Shown("nobody fights"), SIZE, {}), np.uint8)
+    assert len(text) == 320 * 180 * 3 and text.max() > 200
+
+
+def test_an_environment_is_played_with_figures() -> None:
+    shows = env_shows(Paint(render_mode="rgb_array"), None, False, 0)
+    seen = [next(shows).figures for _ in range(6)]
+    assert [each["step"] for each in seen] == [1, 2, 3, 4, 1, 2]
+    assert seen[3] == {"episode": 1, "step": 4, "reward": 6.0, "lives": 3}
+    assert seen[5] == {"episode": 2, "step": 2, "reward": 3.0, "mean reward": 6.0, "lives": 3}
+
+
+def test_probabilities_have_the_names_of_the_actions() -> None:
+    from sb3_pvp import PvpPPO
+
+    env = Paint()
+    model = PvpPPO("MlpPolicy", env, n_steps=4, batch_size=4)
+    env.action_names = ("wait", "left", "right")  # type: ignore[attr-defined]
+    found = probabilities(env, model.policy, np.zeros(2, np.float32), {})
+    assert [*found] == ["wait", "left", "right"] and sum(found.values()) == pytest.approx(1)
+    assert probabilities(env, object(), None, {}) == {}
+
+
+def test_a_folder_has_a_playlist_that_goes_on_after_a_kill(tmp_path: Path) -> None:
+    need("ffmpeg", "ffprobe")
+    first = Broadcast(str(tmp_path), SIZE, 10, {})
+    killed, text = False, drawn(Shown("lost"), SIZE, {})
+    for shown in pictures(10**5):
+        first.send(drawn(shown, SIZE, {}))
+        if first._process is None:
+            break
+        if (tmp_path / "live00000000.ts").exists() and not killed:
+            killed = True
+            first._process.kill()
+    first.send(text)
+    assert killed and first.lost > 1
+    again = Broadcast(str(tmp_path), SIZE, 10, {})
+    again.send_all(pictures(10**6, BLUE), 4.5)
+    playlist = (tmp_path / PLAYLIST).read_text()
+    assert "#EXT-X-DISCONTINUITY\n" in playlist.partition("live00000000.ts")[2] and "ENDLIST" not in playlist
+    (video,) = probed(whole(tmp_path))["streams"]
+    assert (video["codec_name"], video["width"], video["height"]) == ("h264", *SIZE)
+    assert int(video["nb_read_frames"]) >= 20 + 20
+    segments = re.findall(r"^live.*ts$", playlist, re.M)
+    assert segments == sorted({*segments}) and len(segments) >= 3
+    for name, color in ((segments[0], RED), (segments[-2], BLUE)):  # the last one may be too short to be shown
+        assert np.abs(frame_of(tmp_path / name, tmp_path)[90, 20:220] - color).max() < 30
+
+
+def test_ffmpeg_that_ends_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need("ffmpeg")
+    sender = Broadcast(str(tmp_path), SIZE, 10, {})
+    sender._wait = 0.05
+
+    def shows() -> Iterator[Shown]:
+        for number, shown in enumerate(pictures(100)):
+            if number == 30 and sender._process is not None:
+                sender._process.kill()
+            yield shown
+
+    sender.send_all(shows())
+    assert sender.starts >= 2 and sender.lost >= 1 and sender.sent > sender.lost
+    assert re.fullmatch(rf"({re.escape(str(tmp_path))}: it ended; again in [\d.]+ s\n)+", capsys.readouterr().err)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("ffmpeg", "ffprobe")
+    address = f"rtmp://127.0.0.1:{free_port()}/app/secret"
+    received = [tmp_path / f"{number}.flv" for number in range(2)]
+    sender = Broadcast(address, SIZE, 10, {})
+    running: list[subprocess.Popen[bytes]] = []
+
+    def shows() -> Iterator[Shown]:
+        for file in received:
+            line = [
+                "ffmpeg",
+                "-loglevel",
+                "error",
+                "-listen",
+                "1",
+                "-i",
+                address,
+                "-c",
+                "copy",
+                "-flush_packets",
+                "1",
+                str(file),
+            ]
+            running.append(subprocess.Popen(line, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            before = sender.sent
+            for shown in pictures(10**5):
+                yield shown
+                if sender.sent > before + 30 and file.exists() and file.stat().st_size > 4000:
+                    break
+            running[-1].send_signal(signal.SIGTERM)
+            running[-1].wait()
+
+    try:
+        sender.send_all(shows(), 90)
+    finally:
+        for each in running:
+            each.kill()
+    assert sender.starts >= 2
+    for file in received:
+        kinds = [each["codec_name"] for each in probed(file)["streams"]]
+        assert sorted(kinds) == ["aac", "h264"]
+    errors = capsys.readouterr().err
+    assert "rtmp://127.0.0.1: " in errors and "secret" not in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("NhEnv", "--to", "http://host/app"),
+            "a stream goes to a folder or to rtmp://HOST/APP/KEY, not to http://host",
+        ),
+        (("NhEnv", "--to", "rtmp:///key"), "a stream goes to a folder or to rtmp"),
+        (
+            ("NhEnv", "--to", "video", "--size", "99x11"),
+            "--size must be two even numbers such as 1280x720, not '99x11'",
+        ),
+        (("NoSuchEnv-v0", "--to", "video"), "cannot make NoSuchEnv-v0: "),
+        (("Screen-v0", "--to", "video", "--env-kwargs", '{"game": "xgalagga"}'), "did you mean 'xgalaga'"),
+    ],
+)
+def test_bad_usage_is_one_line(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("ffmpeg")
+    with pytest.raises(SystemExit) as ended:
+        main(["stream", *(str(tmp_path / word) if word == "video" else word for word in words)])
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out, output.err.count("\n")) == (2, "", 1) and message in output.err
+
+
+def test_without_ffmpeg_it_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["stream", "NhEnv", "--to", str(tmp_path)])
+    assert capsys.readouterr().err == "sb3-pvp: error: streams need ffmpeg: apt-get install ffmpeg\n"
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
+    import psutil
+
+    need("ffmpeg", "ffprobe")
+    words = ("NhEnv", "--to", tmp_path, "--size", "320x180", "--fps", 10, "--figure", "rating=1534")
+    with subprocess.Popen(command(*words), cwd=ROOT, stderr=subprocess.PIPE) as process:
+        while not (tmp_path / PLAYLIST).exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        below = psutil.Process(process.pid).children(recursive=True)
+        assert any(each.name() == "ffmpeg" for each in below)
+        process.kill()
+    gone, alive = psutil.wait_procs(below, 30)
+    assert gone and not alive
+    done = subprocess.run(command(*words, "--seconds", "5"), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and re.fullmatch(
+        rf"{tmp_path}: \d+ pictures, 0 lost, ffmpeg started 1 times\n", done.stdout
+    )
+    (video,) = probed(whole(tmp_path))["streams"]
+    assert int(video["nb_read_frames"]) >= 20 + 20

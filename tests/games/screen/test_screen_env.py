@@ -1,0 +1,262 @@
+"""`ScreenEnv` on Xvfb, with a small program of ours: its laws, what may go wrong, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+from sb3_pvp.games.screen import ScreenEnv, ScreenError
+from tests.games.screen.screens import need_display, of_display, painter, started_by, written
+from tests.paths import ROOT
+
+WAIT, LEFT, RIGHT, HOLD, CLICK, DRAG, END = range(7)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Every test ends with the processes with which it began."""
+    need_display()
+    before = started_by(os.getpid())
+    yield
+    assert started_by(os.getpid()) <= before
+
+
+def made(folder: Path, **changes: Any) -> ScreenEnv:
+    return ScreenEnv(written(folder, painter(**changes)), render_mode="rgb_array")
+
+
+def square(env: ScreenEnv) -> int:
+    """Where the left side of the white square is."""
+    shown = env.render()
+    assert shown is not None
+    return int(np.flatnonzero((shown[70] == 255).all(axis=-1))[0])
+
+
+def said(env: ScreenEnv, words: str) -> str:
+    """What the program has printed, once these words are in it: it may be slow."""
+    for _ in range(500):
+        if words in (text := env.display.output.read_text()):
+            return text
+        time.sleep(0.02)
+    raise AssertionError(f"{words!r} is not in {text!r}")
+
+
+def test_what_an_action_does_is_seen_and_rewarded(tmp_path: Path) -> None:
+    env = made(tmp_path, stack=3, tick=0.3)
+    observation, info = env.reset(seed=0)
+    assert env.observation_space.contains(observation) and observation.shape == (20, 40, 3)
+    assert (observation[..., 0] == observation[..., 2]).all() and info["readings"] == {"score": 0}
+    assert square(env) == 90
+    rewards = []
+    for action in (RIGHT, RIGHT, LEFT, RIGHT, WAIT, WAIT):
+        observation, reward, *over, info = env.step(np.int64(action))
+        rewards.append(reward)
+        assert over == [False, False]
+    assert square(env) == 110 and sum(rewards) == info["readings"]["score"] == 20
+    assert observation[15, 22:26].min() > 200 and observation[15, :20].max() == 0
+    env.close()
+    env.close()
+
+
+def test_every_frame_is_accounted_for(tmp_path: Path) -> None:
+    env = made(tmp_path, limit=25)
+    earliest = time.monotonic()
+    env.reset()
+    latest = time.monotonic()
+    for step in range(1, 40):
+        if step % 5 == 0:
+            time.sleep(0.18)  # a slow agent
+        asked = time.monotonic()
+        *_, truncated, info = env.step(np.int64(WAIT))
+        assert info["frames"] == step
+        ticks = info["frames"] + info["dropped"]
+        assert (asked - latest) / 0.05 - 1 <= ticks <= (time.monotonic() - earliest) / 0.05
+        assert truncated == (ticks >= 25)
+    assert info["dropped"] >= 14
+    env.close()
+
+
+def test_a_frozen_program_stands_still_while_nobody_plays(tmp_path: Path) -> None:
+    env = made(tmp_path, freeze=True, tick=0.3)
+    env.reset()
+    (program,) = [each for each in of_display(env.display.folder) if "painter.py" in " ".join(each.cmdline())][-1:]
+    for _ in range(3):
+        time.sleep(0.9)
+        for _ in range(500):  # a signal takes its time
+            if program.status() == psutil.STATUS_STOPPED:
+                break
+            time.sleep(0.02)
+        assert program.status() == psutil.STATUS_STOPPED
+        *_, info = env.step(np.int64(RIGHT))
+    assert info["frames"] == 3 and info["dropped"] < 9  # so many ticks have passed between the steps
+    env.reset()
+    env.close()
+
+
+def test_keys_are_held_until_they_are_not_and_the_mouse_drags(tmp_path: Path) -> None:
+    env = made(tmp_path)
+    env.reset()
+    for action in (HOLD, HOLD, WAIT, CLICK, DRAG):
+        env.step(np.int64(action))
+    text = said(env, "release 1 150 90").splitlines()
+    assert [line for line in text if line.split()[-1] == "a"] == ["down a", "up a"]
+    mouse = [line for line in text if line.startswith(("press", "release"))]
+    assert mouse == ["press 1 30 40", "release 1 30 40", "press 1 10 50", "release 1 150 90"]
+    env.close()
+
+
+def test_ends_by_what_a_log_says_and_by_the_end_of_the_program(tmp_path: Path) -> None:
+    readers = {"left": {"kind": "log", "pattern": "down Left"}, "gone": {"kind": "exit"}}
+    reset = [{"start": True, "wait": 0.5}]
+    env = made(
+        tmp_path, readers=readers, end=["left", "gone"], rewards=[{"reader": "left", "of": "value"}], reset=reset
+    )
+    for action, reward in ((LEFT, 1.0), (END, 0.0)):
+        env.reset()
+        found = env.step(np.int64(action))
+        for _ in range(200):  # it may be slow
+            if found[2]:
+                break
+            found = env.step(np.int64(WAIT))
+        assert found[1:3] == (reward, True)
+    env.reset()
+    env.close()
+
+
+def test_displays_side_by_side(tmp_path: Path) -> None:
+    path = written(tmp_path, painter(tick=0.2))
+    env = SubprocVecEnv([lambda: ScreenEnv(path)] * 3)
+    try:
+        env.reset()
+        env.step(np.array([LEFT, RIGHT, WAIT]))
+        for _ in range(5):
+            observations = env.step(np.array([WAIT] * 3))[0]
+        assert [int(np.flatnonzero(each[15, :, 0] > 200)[0]) for each in observations] == [16, 20, 18]
+    finally:
+        env.close()
+
+
+def test_it_is_an_environment_of_gymnasium(tmp_path: Path) -> None:
+    env = gymnasium.make("Screen-v0", game=written(tmp_path, painter()))
+    assert env.unwrapped.action_names == ("wait", "left", "right", "hold", "click", "drag", "end")  # type: ignore[attr-defined]
+    env.reset()
+    env.close()
+
+
+FAULTS = [
+    ({"program": ["no-such-program"]}, "there is no program no-such-program: apt-get install no-such-program"),
+    ({"program": ["sh", "-c", "echo it is broken; exit 3"]}, "the program sh has ended with code 3: it is broken"),
+    ({"delay": 60.0, "patience": 1.0}, "python.* showed no window called 'painter' in 1 seconds: it said nothing"),
+    ({"title": "paynter", "patience": 1.0}, "showed no window called 'paynter' in 1 seconds"),
+    (
+        {
+            "readers": {"score": {**painter()["readers"]["score"], "region": [100, 0, 60, 13]}},
+            "reset": [{"start": True}],
+        },
+        r"the reader score of painter finds nothing in \[100, 0, 60, 13\]$",
+    ),
+    (
+        {
+            "readers": {"score": {**painter()["readers"]["score"], "region": [100, 0, 60, 13]}},
+            "reset": [{"start": True, "until": "score", "seconds": 1.0}],
+        },
+        r"the reader score of painter finds nothing in \[100, 0, 60, 13\], for which the reset waited 1 seconds",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), FAULTS)
+def test_what_fails_at_the_start_is_one_line(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ScreenError, match=message) as failed:
+        made(tmp_path, **changes).reset()
+    assert "\n" not in str(failed.value)
+
+
+WRONG = [
+    ({"actions": [{"name": "a", "tap": ["Lefft"]}]}, "there is no key 'Lefft': X calls them such as Left"),
+    ({"readers": {"it": {"kind": "picture", "region": [0, 0, 9, 9], "file": "none.png"}}, "rewards": [], "reset": []},
+     "the reader it of painter: .*No such file"),
+    ({"readers": {"it": {"kind": "log", "pattern": "("}}, "rewards": [], "reset": []}, "the reader it of painter: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG)
+def test_what_a_file_says_wrongly_is_one_line(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(tmp_path, **changes)
+
+
+def test_no_display_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sb3_pvp.games.screen.display.PATH", str(tmp_path))
+    with pytest.raises(ScreenError, match="^there is no program Xvfb: apt-get install xvfb$"):
+        made(tmp_path)
+    with pytest.raises(ScreenError, match="^the display :9876 cannot be opened: "):
+        ScreenEnv(written(tmp_path, painter()), display=":9876")
+
+
+def test_a_program_that_dies_in_the_middle_is_one_line(tmp_path: Path) -> None:
+    env = made(tmp_path, code=7)
+    env.reset()
+    with pytest.raises(ScreenError, match="has ended with code 7: down q"):
+        for action in [END] + [WAIT] * 200:
+            env.step(np.int64(action))
+
+
+def test_a_number_that_is_gone_for_long_is_one_line(tmp_path: Path) -> None:
+    reader = {**painter()["readers"]["score"], "patience": 3}
+    env = made(tmp_path, readers={"score": reader})
+    env.reset()
+    env._readings["score"] = lambda frame: None
+    for missed in range(1, 4):
+        *_, info = env.step(np.int64(WAIT))
+        assert info["unread"] == missed and info["readings"] == {"score": 0}
+    with pytest.raises(ScreenError, match=r"finds nothing in \[0, 0, 60, 13\] for 4 ticks"):
+        env.step(np.int64(WAIT))
+
+
+PARENT = """
+import sys, time
+from sb3_pvp.games.screen import ScreenEnv
+env = ScreenEnv(sys.argv[1])
+env.reset()
+print(env.display.folder, flush=True)
+{end}
+"""
+ENDS = {
+    "killed": "time.sleep(600)",
+    "forgotten": "del env",
+    "exits": "sys.exit()",
+    "raises": "raise KeyError",
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("freeze", [False, True])
+def test_nothing_outlives_the_parent(how: str, freeze: bool, tmp_path: Path) -> None:
+    path = written(tmp_path, painter(freeze=freeze))
+    command = [sys.executable, "-c", PARENT.format(end=ENDS[how]), str(path)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    folder = Path(parent.stdout.readline().strip())
+    if how == "killed":
+        assert len(of_display(folder)) >= 2
+        os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    for _ in range(1000):
+        if not (left := of_display(folder)):
+            break
+        time.sleep(0.02)
+    assert not left
+    parent.stdout.close()

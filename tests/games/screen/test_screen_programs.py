@@ -1,0 +1,118 @@
+"""Programs that no one here wrote, play that is recorded, and the commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sb3_pvp import load_demonstrations
+from sb3_pvp.games.screen import ScreenEnv
+from sb3_pvp.games.screen.cli.recorder import fingerprint_of_screen, record_play
+from sb3_pvp.games.screen.display import VirtualDisplay
+from sb3_pvp.games.screen.game_file import ScreenInput
+from tests.games.screen.screens import need_display, of_display, painter, written
+from tests.paths import ROOT
+
+
+def test_xgalaga_is_played_by_its_screen() -> None:
+    need_display("xgalaga")
+    env = ScreenEnv("xgalaga", {"tick": 0.05})
+    folder = env.display.folder
+    try:
+        observation, info = env.reset(seed=0)
+        assert observation.shape == (84, 84, 4) and info["readings"]["over"] == 0
+        total = 0.0
+        for tick in range(1000):
+            observation, reward, *_, info = env.step(np.int64(4 + tick // 8 % 2))
+            total += reward
+            if total:
+                break
+        assert total == pytest.approx(info["readings"]["score"] * 0.01) and total > 0
+        assert (info["frames"], info["unread"]) == (tick + 1, 0)
+        # The ship moves between the frames of an observation.
+        assert (observation[70:, :, 0] != observation[70:, :, 3]).any()
+    finally:
+        env.close()
+    assert not of_display(folder)
+
+
+@pytest.mark.slow
+def test_chess_is_played_on_xboard_by_pixels_and_mouse() -> None:
+    need_display("xboard", "fairymax")
+    from benchmarks.screen import chess_by_mouse
+
+    row = chess_by_mouse(moves=12, seed=3)
+    assert row["moves"] == 12
+    assert row["frames"] + row["dropped"] == pytest.approx(row["ticks"], abs=row["games"])
+
+
+def test_recorded_play_is_a_demonstration(tmp_path: Path) -> None:
+    need_display()
+    env = ScreenEnv(written(tmp_path, painter(tick=0.3)))
+    person, said = VirtualDisplay((200, 100), env.display.name), list[str]()
+
+    def play() -> None:
+        while not said:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        person.do(ScreenInput(hold=("Right",)))
+        time.sleep(0.7)
+        person.do(ScreenInput())
+        time.sleep(0.5)
+        person.do(ScreenInput(drag=((14, 48), (149, 88))))
+
+    player = threading.Thread(target=play)
+    player.start()
+    try:
+        files = record_play(env, tmp_path / "play", 1, said.append, most_ticks=12)
+        player.join()
+    finally:
+        person.close()
+        env.close()
+    (found,) = load_demonstrations(tmp_path / "play")
+    assert files == [*(tmp_path / "play").iterdir()]
+    assert (found.contract, found.fingerprint) == ("Screen-v0/painter", fingerprint_of_screen(env.game))
+    assert found.observations.shape == (12, 20, 40, 1) and found.masks.all() and found.masks.shape == (12, 7)
+    actions = [env.action_names[number] for number in found.actions[:, 0]]
+    # Right while it was down, a drag near that of the file; nothing else.
+    assert actions.count("right") >= 1 and actions.count("drag") == 1 and {*actions} == {"wait", "right", "drag"}
+    assert actions.index("right") < actions.index("drag")
+    assert said[0] == f"play on {env.display.name}" and "12 ticks" in said[-1]
+
+
+def test_the_fingerprint_is_that_of_what_is_seen_and_done(tmp_path: Path) -> None:
+    from sb3_pvp.games.screen import read_screen_game
+
+    path = written(tmp_path, painter())
+    same = [fingerprint_of_screen(read_screen_game(path, each)) for each in ({}, {"limit": 5}, {"patience": 3.0})]
+    others = [fingerprint_of_screen(read_screen_game(path, each)) for each in ({"stack": 2}, {"scale": [20, 20]})]
+    assert len({*same}) == 1 and len({*same, *others}) == 3
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sb3_pvp.cli", "screen", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_check_says_what_is_read(tmp_path: Path) -> None:
+    need_display()
+    path = written(tmp_path, painter(limit=6))
+    done = run("check", path, "--ticks", 20, "--json", "-o", tmp_path / "frame.png")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["game"], found["actions"]) == ("painter", 7) and found["episodes"] >= 3
+    assert found["frames"] == 20 and (tmp_path / "frame.png").exists()
+    for words, message in (
+        (("check", "nothing"), "unknown game behind a screen 'nothing'"),
+        (("check", path, "--changes", '{"ticks": 1}'), "unknown field 'ticks' (did you mean 'tick'?)"),
+        (("record", path, "-o", tmp_path / "play", "--display", ":9876"), "the display :9876 cannot be opened"),
+    ):
+        done = run(*words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and message in done.stderr
