@@ -26,6 +26,8 @@ FIGHTS: dict[str, Any] = {"reset_params": RESET, "rewards": REWARDS | {"attacked
 #: Between "micro" and `size1m`, with as many latent classes as 32 of 16: with those of "micro", 8 of 8, the model knows
 #: masks and resources too badly to plan by.
 SIZE = ModelSize(256, 128, 128, 16, 4, stoch=32, blocks=4, layers=2, image_blocks=4)
+
+
 def falling(progress: float) -> float:
     """Returns the learning rate: 1e-3, and 3e-4 after 57,000 of 200,000 ticks, where wins only went up and down."""
     return 1e-3 if progress > 0.715 else 3e-4
