@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from sb3_pvp import zoo
-from sb3_pvp.zoo import front_ends
+from sb3_pvp.zoo import domains, front_ends
 
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv"]
 
@@ -137,8 +137,8 @@ def frames(video: Path) -> list[Any]:
 
 
 def test_missing_extras(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(front_ends, "find_spec", lambda name: None)
+    monkeypatch.setattr(domains, "find_spec", lambda name: None)
     with pytest.raises(SystemExit) as raised:
         zoo.record_video(NH)
     assert raised.value.code == 2
-    assert 'not installed: pip install "sb3-pvp[render]"' in capsys.readouterr().err
+    assert 'pip install "sb3-pvp[render]"' in capsys.readouterr().err

@@ -44,6 +44,18 @@ def test_xgalaga_is_played_by_its_screen() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("algo", "preset"), [("maskable_ppo", "ScreenGalaga"), ("dreamerv3", "ScreenGalagaDreamer")])
+def test_presets_train_on_several_displays(algo: str, preset: str, tmp_path: Path) -> None:
+    need_display("xgalaga")
+    words = f"train --algo {algo} --env Screen-v0 --preset {preset} --vec-env subproc --n-timesteps 600 -f {tmp_path}"
+    done = subprocess.run(
+        [sys.executable, "-m", "sb3_pvp.cli", *words.split()], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / algo / "Screen-v0_1" / "Screen-v0.zip").is_file()
+
+
+@pytest.mark.slow
 def test_chess_is_played_on_xboard_by_pixels_and_mouse() -> None:
     need_display("xboard", "fairymax")
     from benchmarks.screen import chess_by_mouse
@@ -103,11 +115,13 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 def test_check_says_what_is_read(tmp_path: Path) -> None:
     need_display()
-    path = written(tmp_path, painter(limit=6))
+    content = painter(limit=6)
+    content["actions"].pop()  # which ends the program
+    path = written(tmp_path, content)
     done = run("check", path, "--ticks", 20, "--json", "-o", tmp_path / "frame.png")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["game"], found["actions"]) == ("painter", 7) and found["episodes"] >= 3
+    assert (found["game"], found["actions"]) == ("painter", 6) and found["episodes"] >= 3
     assert found["frames"] == 20 and (tmp_path / "frame.png").exists()
     for words, message in (
         (("check", "nothing"), "unknown game behind a screen 'nothing'"),

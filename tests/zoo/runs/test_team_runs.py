@@ -106,7 +106,7 @@ def test_presets_name_their_algorithm() -> None:
     games = "SoccerTwos", "StrikersVsGoalie"
     assert {*of_teams} == {*games, *(f"mapoca-{game}-v0" for game in games)}
     of_models = {name for name, preset in presets().items() if preset.algo == "dreamerv3"}
-    assert of_models == {"Atari", "Crafter", "DmControl", "MiniGrid", "VizDoom"}
+    assert of_models == {"Atari", "Crafter", "DmControl", "MiniGrid", "ScreenGalagaDreamer", "VizDoom"}
     others = presets().keys() - of_teams - of_models
     assert others and all(presets()[name].algo == "maskable_ppo" for name in others)
 
