@@ -97,8 +97,10 @@ def check_fits(demonstration: Demonstration, game: Game) -> None:
         raise ValueError(f"its shapes are {[each.shape for each in arrays]}: it is empty, or not of {contract.name}")
     if (demonstration.actions >= contract.head_sizes).any():
         raise ValueError("it has actions that do not exist")
-    closed = ~open_choices(demonstration.masks, demonstration.actions, contract)[0].all(1)
-    # People may do a few things that masks forbid to fighters, see `sb3_pvp.game.Viewer`; these are not learned.
+    opened, _ = open_choices(demonstration.masks, demonstration.actions, contract)
+    # People may leave things be where masks make fighters act, and do a few things that these may not, see
+    # `sb3_pvp.game.Viewer`: such choices are not learned.
+    closed = (~opened & (demonstration.actions > 0)).any(1)
     if closed.mean() > _MOST_CLOSED:
         where = f"in {closed.sum()} of {ticks} ticks, first in {closed.argmax()}"
         raise ValueError(f"the fight is broken: {where}, something was done that was not open")

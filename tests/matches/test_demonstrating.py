@@ -89,6 +89,16 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_used(tmp_path: Path) -> No
     assert all("\n" not in line for line in found.refused)
 
 
+def test_people_may_leave_things_be(tmp_path: Path) -> None:
+    (fight,) = random_fights(1, 20)
+    masks = fight.masks.copy()
+    masks[:, NH.flat_index("no_op_attack")] = False
+    actions = fight.actions.copy()
+    actions[:, : NH.head_index("potion")] = 0  # no attack, of no kind
+    save_demonstration(replace(fight, masks=masks, actions=actions), tmp_path / "a.npz")
+    assert len(gather([tmp_path], GAME).demonstrations) == 1
+
+
 def test_nothing_at_all_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no demonstrations"):
         gather([tmp_path], GAME)

@@ -155,7 +155,7 @@ def clone(
     seed: int = 0,
     progress: Callable[[Agreement], object] = lambda found: None,
 ) -> Cloning:
-    """Teaches the policy of a `PvpPPO` what was done in fights; it ends with the weights that foretold best.
+    """Teaches the policy of a `PvpPPO` what was done in fights; it ends with those weights of an epoch that foretold best.
 
     Every head learns the choices that were open, given those of earlier heads, so what comes out is legal. With memory
     it learns from whole fights.
@@ -186,8 +186,8 @@ def clone(
     if not policy.has_statistics:
         _observe(policy, lessons)
     weights = th.as_tensor(lessons.weights(contract, rare), device=policy.device)
-    before = best = agreement(policy, judged)
-    kept, since, at = deepcopy(policy.state_dict()), 0, 0
+    before, best = agreement(policy, judged), None
+    kept, since, at = policy.state_dict(), 0, 0
     first = th.tensor(contract.head_offsets[:-1], device=policy.device)
     optimizer = th.optim.Adam(policy.parameters(), lr=learning_rate)
     for epoch in range(1, epochs + 1):
@@ -208,13 +208,13 @@ def clone(
         found = agreement(policy, judged)
         progress(found)
         since += 1
-        if found.log_likelihood > best.log_likelihood or epoch == 1:
+        if best is None or found.log_likelihood > best.log_likelihood:
             best, kept, since, at = found, deepcopy(policy.state_dict()), 0, epoch
         if since >= patience:
             break
     policy.load_state_dict(kept)
     policy.forget_tables()
-    return Cloning(before, best, at, len(learned), len(judged))
+    return Cloning(before, best or before, at, len(learned), len(judged))
 
 
 def _contract_of(policy: AutoregressivePolicy) -> Contract:
