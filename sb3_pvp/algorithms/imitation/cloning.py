@@ -155,7 +155,7 @@ def clone(
     seed: int = 0,
     progress: Callable[[Agreement], object] = lambda found: None,
 ) -> Cloning:
-    """Teaches the policy of a `PvpPPO` what was done in fights; it ends with those weights of an epoch that foretold best.
+    """Teaches the policy of a `PvpPPO` what was done in fights; the epoch that foretold best is kept.
 
     Every head learns the choices that were open, given those of earlier heads, so what comes out is legal. With memory
     it learns from whole fights.
