@@ -115,6 +115,7 @@ def test_the_mask_is_learnt_by_its_cross_entropy(model: DreamerV3) -> None:
     assert model._figures["loss/action_mask"] > 0
 
 
+@pytest.mark.slow
 def test_masks_become_known_and_shares_are_logged(tmp_path: Path) -> None:
     model = fighter(nh(), train_ratio=64, learning_rate=3e-3, batch_length=16)
     before = illegal_shares(learnt(model, 120), model._seen, 3)  # type: ignore[arg-type]

@@ -150,6 +150,7 @@ def never_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fault_trials.Player, "_hangs", lambda self: self.findings.steps > 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sabotage", "words"),
     [

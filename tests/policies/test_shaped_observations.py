@@ -152,6 +152,7 @@ def test_environments_show_the_array() -> None:
     assert both[mover, 0, 18, 18] == 255 and both[1 - mover, 1, 18, 18] == 255
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["own", "cnn", "stock"])
 def test_it_learns_from_planes(kind: str) -> None:
     model = made(kind, num_envs=64)

@@ -87,6 +87,7 @@ def scalars_of(logs: Path) -> dict[str, list[float]]:
     return {tag: found for tag, found in values.items() if not any(each in tag for each in ("time", "fps", "duration"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["--actors 1", "--actors 2 --synchronous"])
 def test_the_same_files_tags_and_tables_are_written_with_actors(run_of: Any, options: str) -> None:
     alone, with_actors = run_of("--actors 0"), run_of(options)

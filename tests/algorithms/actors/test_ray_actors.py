@@ -65,6 +65,7 @@ def models(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     trained[1].env.close()  # type: ignore[union-attr]  # for tests that need the cluster's CPUs
 
 
+@pytest.mark.slow
 def test_actors_on_two_nodes_remember_as_one_process_does(cluster: Any) -> None:
     trained = []
     for is_distributed in (False, True):

@@ -25,6 +25,7 @@ def test_a_team_is_as_strong_on_either_seat(name: str) -> None:
     assert 0.36 < games_row(SOCCER_TWOS, name, name, 200)["win_rate_of_decided"] < 0.64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(STRIKERS_VS_GOALIE.scripts))
 def test_strikers_score_against_a_random_goalie(name: str) -> None:
     """Whoever has the goalie cannot win: it plays no other goal."""

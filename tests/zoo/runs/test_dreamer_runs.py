@@ -97,6 +97,7 @@ def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
     assert_same(train(tmp_path / "whole", 12), killed)
 
 
+@pytest.mark.slow
 def test_a_league_resumes_with_the_replay_and_who_sat_opposite(tmp_path: Path) -> None:
     """Both seats of itself, its past selves and a script, whose fights end in the middle of rollouts."""
     (tmp_path / "run.yml").write_text(LEAGUE)

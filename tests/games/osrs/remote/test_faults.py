@@ -137,6 +137,7 @@ def play_on(world: RemoteWorld, options: dict[str, Any], steps: int) -> list[boo
     return decided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "options"),
     [*(([kind], {}) for kind in KINDS), (list(KINDS), {}), (list(KINDS), BOT)],
