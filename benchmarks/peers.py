@@ -20,7 +20,7 @@ import typer
 from benchmarks.peer_installs import NotInstalled, checkout_of, default_folder, install
 from benchmarks.peer_programs.rounds import Task
 from benchmarks.report import ROUNDS, Row, Turn, make_row, positive_numbers, print_report
-from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import Refusal, did_you_mean
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -33,6 +33,7 @@ RENAMED = {
     "sb3_pvp.cli.hub.Result": "sb3_pvp.policies.files.hub.Result",
     "sb3_pvp.cli.hub.make_card": "sb3_pvp.policies.files.hub.make_card",
     "sb3_pvp.cli.runs.quickstart": "sb3_pvp.cli.quickstart.quickstart",
+    "sb3_pvp.cli.usage.json_object": "sb3_pvp.common.arguments.json_object",
     "sb3_pvp.cli.usage.print_result": "sb3_pvp.cli.tables.print_result",
     "sb3_pvp.cli.usage.table": "sb3_pvp.cli.tables.table",
     "sb3_pvp.cli.usage.write": "sb3_pvp.cli.tables.write",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import refusals
 
 learning_curves = typer.Typer(help="Measure and plot how fast a preset learns.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.report import Case, measure, positive_numbers, print_report
-from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import refusals, require_known
 
 search = typer.Typer(help="What search costs, and what it teaches.", invoke_without_command=True)

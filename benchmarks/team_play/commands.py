@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import json_object
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import refusals, require_all_known, require_known
 

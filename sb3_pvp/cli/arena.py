@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, OutFile, print_result, print_table, table, write
-from sb3_pvp.cli.usage import GameName, ResetParams, choice, json_object, progress, resumable
+from sb3_pvp.cli.usage import GameName, ResetParams, choice, progress, resumable
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import Refusal, command_line, refusals, require_known
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from sb3_pvp.cli.usage import (
     World,
     complete_model,
     complete_opponent,
-    json_object,
     progress,
     use_one_thread,
     watched,
 )
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import Refusal, command_line, require_all_known
 from sb3_pvp.game import HOME_GAME, find_game
 from sb3_pvp.players.search.search_settings import SEARCH_OF

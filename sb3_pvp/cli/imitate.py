@@ -9,16 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from sb3_pvp.cli.tables import AsJson, aligned, print_result
-from sb3_pvp.cli.usage import (
-    GameName,
-    Opponent,
-    ResetParams,
-    Seed,
-    complete_model,
-    json_object,
-    progress,
-    use_one_thread,
-)
+from sb3_pvp.cli.usage import GameName, Opponent, ResetParams, Seed, complete_model, progress, use_one_thread
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import Refusal, command_line, refusals
 from sb3_pvp.game import HOME_GAME, find_game
 
@@ -181,11 +173,8 @@ def likeness_command(
 def _gathered(sources: list[str], game: Any, player: str | None, fights: int, opponent: str, seed: int) -> Any:
     from sb3_pvp.matches.demonstrating import gather
 
-    try:
-        with progress("reading") as advance:
-            return gather(sources, game, player, fights, opponent, seed, advance)
-    except (ValueError, OSError) as error:
-        raise Refusal(str(error)) from error
+    with refusals(), progress("reading") as advance:
+        return gather(sources, game, player, fights, opponent, seed, advance)
 
 
 def _start(players: list[str], game: Any, given: str | None) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from sb3_pvp.cli.usage import (
     Seed,
     World,
     choice,
-    json_object,
     progress,
     resumable,
     say_processes,
     use_one_thread,
 )
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import refusals, require_known
 from sb3_pvp.game import game_reference
 from sb3_pvp.players.league import League, Payoff, Player, check_anchors

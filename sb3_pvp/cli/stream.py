@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.cli.usage import complete_model, json_object, use_one_thread
+from sb3_pvp.cli.usage import complete_model, use_one_thread
+from sb3_pvp.common.arguments import json_object
 from sb3_pvp.common.errors import Refusal, refusals
 
 _WHAT = "An environment that draws pictures, such as Screen-v0; an arena's page; or a display such as :0."

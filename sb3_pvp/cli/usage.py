@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from sb3_pvp.common.atomic_files import no_space
-from sb3_pvp.common.errors import Refusal, print_in_order, refusal_of, refusals
+from sb3_pvp.common.errors import Refusal, print_in_order, refusal_of
 from sb3_pvp.common.stop_signals import stopping
 from sb3_pvp.game import WorldError
 from sb3_pvp.policies.files.shipped import shipped_names
@@ -74,15 +73,6 @@ World = Annotated[str, typer.Option(help="Where to fight: sim (in this process) 
 
 #: For commands with ``--game``, which also accept its former names ``--env`` and ``--contract``.
 OLDER_NAMES = {"token_normalize_func": lambda option: "game" if option in ("env", "contract") else option}
-
-
-def json_object(text: str | None, option: str) -> dict[str, Any]:
-    """Parses the value of an option that takes a JSON object, by default ``{}``; raises `Refusal` for anything else."""
-    with refusals(about=f"{option} is not valid JSON"):
-        value = json.loads(text or "{}")
-    if not isinstance(value, dict):
-        raise Refusal(f"{option} must be a JSON object such as '{{\"name\": 1}}'")
-    return value
 
 
 @contextmanager

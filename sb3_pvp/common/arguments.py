@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -26,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from sb3_pvp.common.errors import UNKNOWN_FIELD, first_error, require_all_known
+from sb3_pvp.common.errors import UNKNOWN_FIELD, Refusal, first_error, refusals, require_all_known
 
 T = TypeVar("T")
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -243,3 +244,12 @@ def from_plain(kind: type[_T], value: Any) -> _T:
 def _reader(kind: type[Any]) -> TypeAdapter[Any]:
     # In a list, because pydantic accepts no config for a dataclass itself.
     return TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any]:
+    """Parses the value of an option that takes a JSON object, by default ``{}``; raises `Refusal` for anything else."""
+    with refusals(about=f"{option} is not valid JSON"):
+        value = json.loads(text or "{}")
+    if not isinstance(value, dict):
+        raise Refusal(f"{option} must be a JSON object such as '{{\"name\": 1}}'")
+    return value

@@ -21,7 +21,7 @@ from sb3_pvp.matches.evaluation import SCORE_FIELDS, shares_of_rows
 from sb3_pvp.matches.replay.recording import Recording, load_fight
 from sb3_pvp.matches.scoring import trained_start
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path, make_opponent, opponent_name
-from sb3_pvp.policies.acting import Opponent
+from sb3_pvp.policies.acting import Opponent, frames_for
 from sb3_pvp.policies.files.demonstrations import Demonstration, load_demonstrations
 from sb3_pvp.policies.files.model_files import load
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
@@ -141,8 +141,7 @@ def demonstrate(
         ticks: list[list[tuple[Any, ...]]] = [[] for _ in range(rows)]
         while any(left):
             masks, frames = env.action_masks(), seen["observation"]
-            given = frames if hasattr(acting, "frame_ages") else frames[:, 0]  # scripts take the newest frame
-            actions, state = acting.predict(given, state, starts, deterministic, masks)
+            actions, state = acting.predict(frames_for(acting, frames), state, starts, deterministic, masks)
             for row, tick in enumerate(zip(frames[:, 0], masks, actions, strict=True)):
                 ticks[row].append(tuple(map(np.copy, tick)))
             seen, _, starts, infos = env.step(actions)
@@ -176,7 +175,7 @@ def answers(acting: Opponent, fights: Sequence[Demonstration], seed: int = 0) ->
             np.stack([getattr(each, name)[own] for each, own in zip(fights, at, strict=True)])
             for name in ("observations", "masks")
         )
-        given = seen[:, np.newaxis] if hasattr(acting, "frame_ages") else seen
+        given = frames_for(acting, seen[:, np.newaxis])
         actions, state = acting.predict(given, state, starts, False, masks)
         for row, each in enumerate(fights):
             if tick < len(each.actions):
@@ -237,6 +236,8 @@ def _seen_in(recording: Recording, game: Game) -> list[SeenFight]:
             masks = np.stack([fights.action_masks(row) for row in rows.tolist()])
             seen.append((fights.observation(rows)["observation"][:, 0].copy(), masks))
             fights.step(actions[:, tick])
+        if (outcome := fights.info(0)["outcome"]) != recording.outcomes[0]:
+            raise ValueError(f"played again it ends otherwise: {outcome}, not {recording.outcomes[0]}")
     looks, masks = (np.stack(part, 1) for part in zip(*seen, strict=True))
     others = [each.name for each in recording.players[::-1]]
     return [

@@ -38,3 +38,8 @@ class Opponent(Protocol):
             deterministic: act without chance.
             action_masks: flat masks, bool ``(N, A)``.
         """
+
+
+def frames_for(opponent: Opponent, frames: Frames) -> Frames:
+    """Returns frames ``(N, frames, …)`` as an opponent takes them: models those of their ages, scripts the newest."""
+    return frames if hasattr(opponent, "frame_ages") else frames[:, 0]

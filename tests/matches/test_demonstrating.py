@@ -59,6 +59,13 @@ def test_a_recorded_fight_is_what_its_players_saw(tmp_path: Path) -> None:
     assert alike(own, found[1])
 
 
+def test_a_recorded_fight_that_comes_out_otherwise_is_refused(tmp_path: Path) -> None:
+    fight = record_fight(random_model(1), random_model(2), seed=7, max_episode_ticks=15)
+    save_fight(replace(fight, outcomes=("won", "lost")), tmp_path / "a.json.gz")
+    with pytest.raises(ValueError, match="played again it ends otherwise: timeout, not won"):
+        gather([tmp_path], GAME)
+
+
 def test_recordings_of_the_wire_are_demonstrations() -> None:
     found = gather([RECORDINGS / "baseline-multi-episode-one-connection.jsonl.gz"], GAME)
     assert len(found.demonstrations) > 1 and not found.refused

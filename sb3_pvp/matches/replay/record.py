@@ -26,7 +26,7 @@ from sb3_pvp.matches.replay.packed_list import PLAIN, PackedList
 from sb3_pvp.players import opponents
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path
 from sb3_pvp.players.seats import Observation
-from sb3_pvp.policies.acting import Opponent
+from sb3_pvp.policies.acting import Opponent, frames_for
 from sb3_pvp.policies.files.model_files import game_of, load
 from sb3_pvp.policies.files.registry import DEFAULT, name_of
 from sb3_pvp.policies.files.shipped import GRAPH, find_model
@@ -246,12 +246,11 @@ class RecordedFighter:
         assert self.opponent is not None
         if not self._ticks:
             self._state = self.opponent.initial_state([seed])
-        # Only models have frame ages; scripts take one frame without the leading axis.
         if hasattr(self.opponent, "remembered"):
             self._states.append(self._state[0])
-        frames = seen["observation"] if hasattr(self.opponent, "frame_ages") else seen["observation"][0]
+        frames = frames_for(self.opponent, seen["observation"][np.newaxis])
         actions, self._state = self.opponent.predict(
-            frames[np.newaxis], self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
+            frames, self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
         own: NDArray[np.int64] = actions[0]
         self._ticks.append((seen, mask, own))

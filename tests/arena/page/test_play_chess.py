@@ -91,7 +91,6 @@ def test_a_pawn_becomes_what_is_chosen_on_a_phone(browser: Any, tmp_path: Path, 
         assert f"a7-a8={letter}" in page.locator("#log").text_content()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -126,6 +126,8 @@ def test_check_says_what_is_read(tmp_path: Path) -> None:
     for words, message in (
         (("check", "nothing"), "unknown game behind a screen 'nothing'"),
         (("check", path, "--changes", '{"ticks": 1}'), "unknown field 'ticks' (did you mean 'tick'?)"),
+        (("check", path, "--changes", "3"), "--changes must be a JSON object"),
+        (("check", path, "--changes", "{"), "--changes is not valid JSON"),
         (("record", path, "-o", tmp_path / "play", "--display", ":9876"), "the display :9876 cannot be opened"),
     ):
         done = run(*words)

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sb3_pvp.common.arguments import json_object
+
 _Game = Annotated[str, typer.Argument(help="A game that ships, such as xboard, or a YAML file, which must be trusted.")]
 _Changes = Annotated[str, typer.Option(help="Values in place of those of the file.", metavar="JSON")]
 
@@ -29,7 +31,7 @@ def check(
     """Start a game, play at random, and show what its readers say and how well it keeps time."""
     from sb3_pvp.games.screen import ScreenEnv
 
-    env = ScreenEnv(game, json.loads(changes))
+    env = ScreenEnv(game, json_object(changes, "--changes"))
     try:
         env.action_space.seed(seed)
         _, info = env.reset(seed=seed)
@@ -69,7 +71,7 @@ def record(
     from sb3_pvp.games.screen import ScreenEnv
     from sb3_pvp.games.screen.cli.recorder import record_play
 
-    env = ScreenEnv(game, {"freeze": False, **json.loads(changes)}, display=display)
+    env = ScreenEnv(game, {"freeze": False, **json_object(changes, "--changes")}, display=display)
     try:
         record_play(env, output, episodes, lambda text: print(text, file=sys.stderr, flush=True), ticks)
     finally:
