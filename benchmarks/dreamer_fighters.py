@@ -6,10 +6,11 @@ A run is made in parts: the same command goes on where the last one stopped, exa
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -17,6 +18,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.common.errors import Refusal, refusals, require_known
+
+if TYPE_CHECKING:
+    from sb3_pvp.matches.evaluation import Score
 
 #: Fights as in the preset NhEnv: any build, any gear, and a reward for damage beside that for the result.
 BUILDS = ["PURE", "ZERKER", "MED", "MAXED", "LMS_PURE", "LMS_ZERKER", "LMS_MED"]
@@ -55,7 +59,8 @@ EVALUATED = 256  #: Fights of an evaluation.
 class Trial:
     """A learner that plays ``ticks`` in ``fights`` at once, and is evaluated every so many.
 
-    ``settings`` are other than usual. With ``then``, that sits opposite from ``changes`` ticks on.
+    ``settings`` are other than usual. With ``then``, it begins as a copy of the run "dreamer" of its seed, plays
+    ``ticks`` more, and that sits opposite.
     """
 
     ticks: int
@@ -64,7 +69,6 @@ class Trial:
     settings: dict[str, Any] = field(default_factory=dict)
     is_ppo: bool = False
     then: str | None = None
-    changes: int = 0
 
 
 TRIALS = {
@@ -72,8 +76,8 @@ TRIALS = {
     "ppo": Trial(1_000_000, 16_384, 128, is_ppo=True),
     # As many fights at once as DreamerV3 has: short rollouts, so that it learns from few ticks.
     "ppo-small": Trial(1_000_000, 16_384, 16, {"n_steps": 128, "batch_size": 512, "n_epochs": 4}, is_ppo=True),
-    "change-recent": Trial(120_000, 5_000, settings={"recent": 0.5}, then="generalist", changes=60_000),
-    "change-uniform": Trial(120_000, 5_000, settings={"recent": 0.0}, then="generalist", changes=60_000),
+    "change-recent": Trial(16_384, 2_048, settings={"recent": 0.5}, then="generalist"),
+    "change-uniform": Trial(16_384, 2_048, settings={"recent": 0.0}, then="generalist"),
 }
 
 
@@ -86,8 +90,7 @@ class Curve(BaseCallback):
         self.names, self.end, self.is_over = {"trial": name, "seed": seed}, time.process_time() + seconds, False
 
     def _on_training_start(self) -> None:
-        curve: tuple[float, int] = getattr(self.model, "curve", (0.0, 0))
-        self.spent, self.due = curve
+        self.spent, self.due = self.model.curve  # type: ignore[attr-defined]
         self.start = time.process_time()
 
     def _on_rollout_start(self) -> None:
@@ -95,7 +98,7 @@ class Curve(BaseCallback):
             self.spent += time.process_time() - self.start
             self._write()
             self.due, self.start = self.num_timesteps + self.trial.every, time.process_time()
-        if self.trial.then and self.num_timesteps >= self.trial.changes:
+        if self.trial.then:
             self.training_env.env_method("set_opponent", self.trial.then)
         self.is_over = time.process_time() > self.end
         if self.is_over or self.due == self.num_timesteps + self.trial.every:
@@ -110,14 +113,16 @@ class Curve(BaseCallback):
         line = self.names | {"ticks": self.num_timesteps, "cpu_s": round(self.spent, 1)}
         line |= {"updates": getattr(self.model, "n_updates", None) or getattr(self.model, "_n_updates", 0)}
         for opponent in filter(None, ("baseline", self.trial.then)):
-            line[opponent] = evaluated(self.model, opponent)
+            score = evaluated(self.model, opponent)
+            line[opponent] = [score.wins, score.decided]
+            line[f"{opponent}/return"] = score.reward / score.decided
         line |= illegal(self.model)
         with self.lines.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
 
-def evaluated(model: BaseAlgorithm, opponent: str) -> list[int]:
-    """Returns how many fights a model wins, of how many; the training's random numbers stay as they are."""
+def evaluated(model: BaseAlgorithm, opponent: str) -> Score:
+    """Returns the result of fights against one opponent; the training's random numbers stay as they are."""
     from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.matches.evaluation import EVALUATION_SEED, evaluate_model
@@ -126,7 +131,7 @@ def evaluated(model: BaseAlgorithm, opponent: str) -> list[int]:
         env = PvpVecEnv(64, game="NhEnv", opponent=opponent, seed=EVALUATION_SEED, **FIGHTS)
         score = evaluate_model(model, env, EVALUATED, deterministic=False)
         env.close()
-    return [score.wins, score.decided]
+    return score
 
 
 def illegal(model: Any) -> dict[str, float]:
@@ -142,23 +147,27 @@ def illegal(model: Any) -> dict[str, float]:
 
 
 def learner(name: str, seed: int, folder: Path) -> BaseAlgorithm:
-    """Returns the algorithm of a trial: a new one, or as it was saved."""
+    """Returns the algorithm of a trial: a new one, or as it was saved. It has ``begun`` after so many ticks."""
     from sb3_pvp import DreamerV3, PvpPPO
     from sb3_pvp.envs import PvpVecEnv
     from sb3_pvp.policies import AutoregressivePolicy
 
-    trial, saved = TRIALS[name], folder / f"{name}-{seed}" / "model.zip"
+    trial, place = TRIALS[name], folder / f"{name}-{seed}"
     env = PvpVecEnv(trial.fights, game="NhEnv", opponent="baseline", seed=1000 * seed, **FIGHTS)
     algorithm: Any = PvpPPO if trial.is_ppo else DreamerV3
+    saved, is_new = place / "model.zip", not (place / "model.zip").exists()
+    if is_new and trial.then:
+        shutil.copytree(folder / f"dreamer-{seed}", place, dirs_exist_ok=True)
+    settings = trial.settings if trial.is_ppo else trial.settings | {"replay_folder": str(place / "replay")}
     if saved.exists():
-        model: BaseAlgorithm = algorithm.load(saved, env=env, device="cpu")
-        return model
-    saved.parent.mkdir(parents=True, exist_ok=True)
-    given: dict[str, Any] = {"seed": seed, "device": "cpu"}
-    if trial.is_ppo:
-        return PvpPPO(AutoregressivePolicy, env, **given, **PPO | trial.settings)
-    given["replay_folder"] = str(saved.parent / "replay")
-    return DreamerV3("MultiInputPolicy", env, **given, **DREAMER | trial.settings)
+        model = algorithm.load(saved, env=env, device="cpu", **settings)
+    else:
+        place.mkdir(parents=True, exist_ok=True)
+        policy, usual = (AutoregressivePolicy, PPO) if trial.is_ppo else ("MultiInputPolicy", DREAMER)
+        model = algorithm(policy, env, seed=seed, device="cpu", **usual | settings)
+    if is_new:
+        model.begun, model.curve = model.num_timesteps, (0.0, model.num_timesteps)
+    return cast("BaseAlgorithm", model)
 
 
 dreamer_fighters = typer.Typer(help="Show how few ticks a DreamerV3 fighter needs: runs in parts, a table, a picture.")
@@ -182,7 +191,7 @@ def run(
             if not seed.isdecimal():
                 raise Refusal(f"a trial is named with its seed, such as {name}:0; got {job!r}")
             model = learner(name, int(seed), out)
-            ticks = TRIALS[name].ticks - model.num_timesteps
+            ticks = getattr(model, "begun", 0) + TRIALS[name].ticks - model.num_timesteps
             if ticks > 0:
                 curve = Curve(name, int(seed), out, 60 * minutes)
                 model.learn(ticks, callback=curve, reset_num_timesteps=not curve.path.exists())

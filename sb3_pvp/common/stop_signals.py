@@ -6,12 +6,17 @@ another one call `leave_to_parent`: the same signal often reaches all of them, a
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -20,11 +25,25 @@ from sb3_pvp.common.processes import STOP_SIGNALS
 STOPPED = 128 + signal.SIGINT  #: Exit code of a command that was stopped, as of shells after Ctrl-C.
 
 _Handler = Callable[[int, FrameType | None], Any]
+_USUAL = (signal.SIG_DFL, signal.default_int_handler)  # handlers of a program that has set none
+_PAUSE = 0.1  # seconds until a signal comes again
+_imports: dict[str, float] = {}  # when a signal has waited for imports for long enough
 
 
-def stopping() -> AbstractContextManager[None]:
-    """Lets all these signals raise `KeyboardInterrupt`; one that is ignored, as SIGHUP by ``nohup``, stays ignored."""
-    return _replacing(lambda before: before == signal.SIG_DFL, signal.default_int_handler)
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Lets all these signals raise `KeyboardInterrupt`; one that is ignored, as SIGHUP by ``nohup``, stays ignored.
+
+    What is raised in a function that C calls, or in ``__del__``, is dropped by Python, and one in the middle of an
+    import may abort the process or be dropped by a library: there the signal comes again, later.
+    """
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda dropped: before(dropped) if dropped.exc_type is not KeyboardInterrupt else _send_later()
+    try:
+        with _replacing(_USUAL.__contains__, _interrupt):
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager
@@ -47,7 +66,7 @@ def interrupts() -> Iterator[None]:
 
 def deferring(handler: _Handler) -> AbstractContextManager[None]:
     """Calls ``handler`` for signals that would raise `KeyboardInterrupt`."""
-    return _replacing(lambda before: before == signal.default_int_handler, handler)
+    return _replacing((_interrupt, signal.default_int_handler).__contains__, handler)
 
 
 def uninterrupted() -> AbstractContextManager[None]:
@@ -62,7 +81,7 @@ def only_by_ctrl_c() -> AbstractContextManager[None]:
 
 def kept() -> AbstractContextManager[None]:
     """Restores `stopping` after a block that replaces handlers for good, as some libraries do."""
-    return deferring(signal.default_int_handler)
+    return deferring(_interrupt)
 
 
 def leave_to_parent() -> None:
@@ -96,6 +115,25 @@ def say(text: str) -> None:
     """Prints from a signal handler, where that can fail: the output may be gone, or in the middle of a line."""
     with suppress(OSError, RuntimeError):
         print(text, flush=True)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    now = time.monotonic()
+    is_importing = any("importlib._bootstrap" in each.f_code.co_filename for each, _ in walk_stack(frame))
+    if is_importing and now < _imports.setdefault("end", now + 20):
+        _send_later()
+    else:
+        _imports.clear()
+        raise KeyboardInterrupt
+
+
+def _send_later() -> None:
+    again: Callable[[], None] = _thread.interrupt_main
+    if hasattr(signal, "pthread_kill"):  # not on Windows; this also wakes a thread that waits
+        again = partial(signal.pthread_kill, threading.main_thread().ident or 0, signal.SIGINT)
+    timer = threading.Timer(_PAUSE, again)
+    timer.daemon = True
+    timer.start()
 
 
 def _raise() -> None:

@@ -12,6 +12,7 @@ from matplotlib.image import imread
 from benchmarks import dreamer_fighters
 from benchmarks.__main__ import main
 from benchmarks.dreamer_fighters import LINES, TRIALS, Trial, read_runs, table
+from sb3_pvp import DreamerV3
 
 TINY = {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10, "policy_kwargs": {"size": "debug"}}
 
@@ -26,16 +27,22 @@ def test_a_run_goes_on_where_its_last_part_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dreamer_fighters, "EVALUATED", 2)
-    trial = Trial(120, 40, 2, TINY, then="scripted", changes=60)
-    monkeypatch.setitem(TRIALS, "change-recent", replace(trial, ticks=60))
-    call("run", "change-recent:0", "--out", tmp_path)
-    monkeypatch.setitem(TRIALS, "change-recent", trial)
-    call("run", "change-recent:0", "--out", tmp_path)
+    trial = Trial(120, 40, 2, TINY)
+    monkeypatch.setitem(TRIALS, "dreamer", replace(trial, ticks=60))
+    call("run", "dreamer:0", "--out", tmp_path)
+    monkeypatch.setitem(TRIALS, "dreamer", trial)
+    call("run", "dreamer:0", "--out", tmp_path)
     (lines,) = read_runs(tmp_path).values()
     assert [line["ticks"] for line in lines] == [0, 40, 80]
     assert [line["updates"] > 0 for line in lines] == [False, True, True]
-    assert all(line["baseline"][1] >= 2 <= line["scripted"][1] for line in lines)
     assert 0 <= lines[-1]["world_model/illegal"] <= 1 and lines[-1]["updates"] > lines[1]["updates"]
+    monkeypatch.setitem(TRIALS, "change-recent", Trial(40, 20, 2, {"recent": 0.25}, then="scripted"))
+    call("run", "change-recent:0", "--out", tmp_path)
+    (lines, _) = read_runs(tmp_path).values()
+    assert [line["ticks"] for line in lines] == [80, 100]
+    assert all(line["baseline"][1] >= 2 <= line["scripted"][1] and "scripted/return" in line for line in lines)
+    model = DreamerV3.load(tmp_path / "change-recent-0/model.zip")
+    assert (model.recent, model.replay_folder) == (0.25, str(tmp_path / "change-recent-0/replay"))
     call("draw", tmp_path, "--out", tmp_path / "curves.png")
     assert "| change-recent, 0 |" in capsys.readouterr().out and imread(tmp_path / "curves.png").std() > 0
     call("legal", tmp_path / "change-recent-0/model.zip", "--decisions", "128")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -151,3 +153,46 @@ def test_a_stop_while_a_connection_is_closed_prints_nothing(tmp_path: Path) -> N
     )
     done = run(code, capture_output=True)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+class _Closing:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)  # here the signal is raised, and dropped
+
+
+@pytest.mark.parametrize("call", [ctypes.CFUNCTYPE(None)(lambda: _Closing().__del__()), lambda: _Closing()])
+def test_a_stop_that_python_drops_comes_again(call: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: dropped.append(error.exc_type))
+    before, divide = time.monotonic(), ctypes.CFUNCTYPE(None)(lambda: 1 / 0)
+    with pytest.raises(KeyboardInterrupt), stopping():
+        divide()  # other errors that are dropped are told as before
+        call()
+        time.sleep(60)
+    assert dropped == [ZeroDivisionError] and time.monotonic() < before + 50
+
+
+def test_a_stop_in_an_import_waits_for_its_end(tmp_path: Path) -> None:
+    """Libraries that are stopped half imported abort the process, as PyTorch does, or drop it."""
+    (tmp_path / "library.py").write_text(
+        "import os, signal, time\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(0.3)\n"
+        "except:\n"
+        "    print('dropped')\n"
+        "print('imported')\n"
+    )
+    code = (
+        "import sys, time\n"
+        "from sb3_pvp.common.stop_signals import stopping\n"
+        f"sys.path.append({str(tmp_path)!r})\n"
+        "try:\n"
+        "    with stopping():\n"
+        "        import library\n"
+        "        time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    assert run(code, capture_output=True).stdout == "imported\nstopped\n"

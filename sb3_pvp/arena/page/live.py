@@ -87,10 +87,13 @@ class CostlyTicks(BaseModel):
 
 
 class FightProcess:
-    """A sandbox that plays live fights, one tick after another; ``patient``: for long work, which others go before."""
+    """A sandbox that plays live fights, one tick after another; ``patient``: for long work, which others go before.
 
-    def __init__(self, challenge: Challenge, patient: bool = False) -> None:
-        seconds, self._lock = max(challenge.decision.seconds * 2, 5.0), asyncio.Lock()
+    A decision may last ``seconds``, at least: a first one on a busy machine compiles for many.
+    """
+
+    def __init__(self, challenge: Challenge, patient: bool = False, seconds: float = 5.0) -> None:
+        seconds, self._lock = max(challenge.decision.seconds * 2, seconds), asyncio.Lock()
         silence, nice = (900.0, 15) if patient else (120.0, 0)
         self.sandbox = PlayerSandbox(TARGET, challenge, seconds, silence, nice=nice)
 
@@ -117,7 +120,9 @@ class LiveFights:
         self._arena, self.people = arena, People(arena)
         self._fights, self._tasks = dict[str, LiveFight](), set[asyncio.Task[None]]()
         self._thoughts = set[asyncio.Task[CostlyTicks]]()
-        self._shared, self._looked, self._thinking = FightProcess(arena.challenge), asyncio.Event(), asyncio.Lock()
+        # Those who are trusted do not hang on purpose, and all fights of this process would end with it.
+        self._shared, self._looked = FightProcess(arena.challenge, seconds=60.0), asyncio.Event()
+        self._thinking = asyncio.Lock()
 
     async def warm(self) -> None:
         """Starts the process that most fights share, so that the first one begins at once."""
