@@ -27,15 +27,16 @@ STOPPED = 128 + signal.SIGINT  #: Exit code of a command that was stopped, as of
 _Handler = Callable[[int, FrameType | None], Any]
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)  # handlers of a program that has set none
 _PAUSE = 0.1  # seconds until a signal comes again
-_imports: dict[str, float] = {}  # when a signal has waited for imports for long enough
+_FRAGILE = "importlib._bootstrap", "llvmlite"  # parts of the names of files whose functions must not be interrupted
+_waits: dict[str, float] = {}  # when a signal has waited for these for long enough
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
     """Lets all these signals raise `KeyboardInterrupt`; one that is ignored, as SIGHUP by ``nohup``, stays ignored.
 
-    What is raised in a function that C calls, or in ``__del__``, is dropped by Python, and one in the middle of an
-    import may abort the process or be dropped by a library: there the signal comes again, later.
+    Python drops what is raised in a function that C calls, or in ``__del__``. In the middle of an import it may abort
+    the process, or be dropped by a library; in LLVM's, it makes another error. There the signal comes again, later.
     """
     before = sys.unraisablehook
     sys.unraisablehook = lambda dropped: before(dropped) if dropped.exc_type is not KeyboardInterrupt else _send_later()
@@ -119,11 +120,11 @@ def say(text: str) -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     now = time.monotonic()
-    is_importing = any("importlib._bootstrap" in each.f_code.co_filename for each, _ in walk_stack(frame))
-    if is_importing and now < _imports.setdefault("end", now + 20):
+    places = [each.f_code.co_filename for each, _ in walk_stack(frame)]
+    if any(name in place for name in _FRAGILE for place in places) and now < _waits.setdefault("end", now + 20):
         _send_later()
     else:
-        _imports.clear()
+        _waits.clear()
         raise KeyboardInterrupt
 
 
