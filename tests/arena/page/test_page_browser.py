@@ -156,5 +156,9 @@ def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: Any, widt
         serious = [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
         assert not serious, place
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{place} is too wide"
+        letters = page.evaluate(
+            "[...document.querySelectorAll('.chart-wide text')].map(it => it.getBoundingClientRect().height)"
+        )
+        assert min(letters, default=14) >= 11, f"letters in the charts of {place} are too small to read"
         shot(page, f"{place.split('/')[0] or 'leaderboard'}-{scheme}-{width}")
     context.close()

@@ -86,7 +86,8 @@ function onSubmit(form, act, waiting) {
   });
 }
 
-const SVG = "http://www.w3.org/2000/svg", WIDE = 1000, HIGH = 180, LEFT = 56;
+// On a phone as wide as its screen, so that letters are as large as elsewhere.
+const SVG = "http://www.w3.org/2000/svg", WIDE = innerWidth < 700 ? 360 : 1000, HIGH = 180, LEFT = 56, NAMES = WIDE < 1000 ? 120 : 180;
 
 function shape(tag, options, ...children) {
   const node = document.createElementNS(SVG, tag);
@@ -118,12 +119,14 @@ const CHARTS = {
       });
     });
     const said = points.map(([day, won, tied, lost]) => `${day}: ${won} won, ${tied} tied, ${lost} lost`).join("; ");
-    return picture(HIGH, said, [...parts, text(8, 24, most), text(LEFT, HIGH - 8, points[0][0]), text(WIDE - 12, HIGH - 8, `${points[points.length - 1][0]}: won below, tied, lost above`, { "text-anchor": "end" })]);
+    const ends = [text(LEFT, HIGH - 8, points[0][0]), text(LEFT, HIGH + 12, "won below, tied, lost above")];
+    if (points.length > 1) ends.push(text(WIDE - 12, HIGH - 8, points[points.length - 1][0], { "text-anchor": "end" }));
+    return picture(HIGH + 20, said, [...parts, text(8, 24, most), ...ends]);
   },
   bars(points) {
     const parts = points.flatMap(([name, share], number) => {
-      const y = 8 + 30 * number, said = `${(100 * share).toFixed(1)} %`;
-      return [text(8, y + 16, name), box("bar", 180, y, 700 * share, 22, said), text(190 + 700 * share, y + 16, said)];
+      const y = 8 + 30 * number, long = (WIDE - NAMES - 70) * share, said = `${(100 * share).toFixed(1)} %`;
+      return [text(8, y + 16, name), box("bar", NAMES, y, long, 22, said), text(NAMES + 10 + long, y + 16, said)];
     });
     return picture(30 * points.length + 12, points.map(([name, share]) => `${name} ${(100 * share).toFixed(1)} %`).join(", "), parts);
   },
