@@ -1,4 +1,4 @@
-"""The environments: the same fights as a Gymnasium ``Env``, an SB3 ``VecEnv`` and a PettingZoo ``ParallelEnv``."""
+"""The environments: the same fights as a Gymnasium ``Env`` and ``VectorEnv``, an SB3 ``VecEnv``, a ``ParallelEnv``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from sb3_pvp.players.opponents import OpponentChoice
 if TYPE_CHECKING:
     from sb3_pvp.envs.pettingzoo_env import parallel_env as parallel_env
     from sb3_pvp.envs.vec_env import NhVecEnv, PvpVecEnv
+    from sb3_pvp.envs.vector_env import PvpVectorEnv
 
-__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv"]
+__all__ = ["NhEnv", "NhVecEnv", "OpponentChoice", "PvpEnv", "PvpVecEnv", "PvpVectorEnv"]
 
 # Imported on first use: they need PettingZoo, or SB3 and with it torch, which takes seconds to import.
-_LAZY = {"NhVecEnv": "vec_env", "PvpVecEnv": "vec_env", "parallel_env": "pettingzoo_env"}
+_LAZY = {
+    "NhVecEnv": "vec_env", "PvpVecEnv": "vec_env", "PvpVectorEnv": "vector_env", "parallel_env": "pettingzoo_env"
+}  # fmt: skip
 
 
 class NhEnv(PvpEnv):

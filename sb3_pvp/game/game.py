@@ -200,13 +200,13 @@ def register_environments() -> None:
 def _register_environment(name: str) -> None:
     point = installed(ENTRY_POINTS).get(name)
     kind = "NhEnv" if point is not None and is_own(point) else "PvpEnv"
-    _register(name, f"sb3_pvp.envs:{kind}", game=name)
+    _register(name, f"sb3_pvp.envs:{kind}", "sb3_pvp.envs.vector_env:PvpVectorEnv", game=name)
 
 
-def _register(name: str, entry_point: str, **kwargs: str) -> None:
+def _register(name: str, entry_point: str, batched: str | None = None, **kwargs: str) -> None:
     try:
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=entry_point, kwargs=kwargs)
+            gymnasium.register(name, entry_point=entry_point, vector_entry_point=batched, kwargs=kwargs)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium refuses it as the id of an environment: {error}") from error
 
