@@ -50,7 +50,7 @@ $(RUNS): pyproject.toml setup.cfg constraints.txt
 	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('Python 3.11 to 3.14 is needed: PYTHON=python3.11')"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install "$(TORCH)"
-	$(BIN)/python -m pip install --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[train]"
 	touch $@
 
 # What only developers need: tests, linter, types, the site.

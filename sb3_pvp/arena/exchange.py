@@ -19,7 +19,7 @@ from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.matches.sprt import Sprt, SprtResult, run_sprt
 from sb3_pvp.players.league import MatchRecord, Player
-from sb3_pvp.players.league.match_log import MatchDetails
+from sb3_pvp.players.league.match_records import MatchDetails
 
 CSV_COLUMNS = ("model1", "model2", "timestamp", "result")
 _OUTCOMES = {1.0: "won", 0.5: "tied", 0.0: "lost"}

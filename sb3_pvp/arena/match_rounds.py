@@ -17,7 +17,7 @@ from sb3_pvp.arena.store import GONE, Entrant, QueuedMatch, Store
 from sb3_pvp.arena.table import matches_of, rated
 from sb3_pvp.game import as_other_sees
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
-from sb3_pvp.players.league.match_log import MatchDetails
+from sb3_pvp.players.league.match_records import MatchDetails
 from sb3_pvp.players.opponents import WORLD_BOT
 
 TICK_LIMIT = "tick limit"  #: The cause of a tie of two players that do not finish their fight.

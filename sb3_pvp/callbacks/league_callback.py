@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import SkipValidation
 from stable_baselines3.common.logger import Figure as LoggedFigure
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.pictures import check_pictures, new_figure
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
 from sb3_pvp.players.league.players import evenly_spread
 from sb3_pvp.players.opponents import SELF_PLAY
 from sb3_pvp.policies.files.model_files import save_weights
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Most players in the figure of the payoff matrix, so that their names stay readable.
 MAX_PLAYERS = 24
@@ -70,6 +73,7 @@ class LeagueCallback(base.PvpCallback):
         verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
+        check_pictures()
         self._snapshot_every = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1)
         self._pictures_every, self._directory = pictures_every, directory
         self._anchors = check_anchors({} if anchors is None else anchors)
@@ -182,7 +186,7 @@ def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:
     own, others = ([each for each in known if (each.name == LEARNER) == is_own] for is_own in (True, False))
     players = others[-MAX_PLAYERS // 2 :]
     players += evenly_spread(own, MAX_PLAYERS - len(players))
-    figure = Figure(figsize=(8, 7), layout="constrained")
+    figure = new_figure(8, 7)
     names, axes = [str(player) for player in players], figure.subplots()
     rates = league.ratings().payoff.matrix(players)
     picture = axes.imshow(np.asarray(rates, float), vmin=0, vmax=1, cmap="RdYlGn", interpolation="nearest")
@@ -195,7 +199,7 @@ def plot_payoff(league: League, standings: Sequence[Standing]) -> Figure:
 
 def plot_ratings(standings: Sequence[Standing]) -> Figure:
     """Plots the ratings of the learner's snapshots over steps, with 95 % intervals, and others as horizontal lines."""
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = new_figure(8, 5)
     axes = figure.subplots()
     own = snapshot_standings(standings, LEARNER)
     steps = [step for step, _ in own]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from rich import get_console
 from stable_baselines3.common.callbacks import ProgressBarCallback
-from tqdm import tqdm
 
 from sb3_pvp.common.arguments import PositiveInt, checked
+from sb3_pvp.common.extras import extra
 from sb3_pvp.matches.evaluation import SCORE_FIELDS
 from sb3_pvp.players.opponents import SELF_PLAY
 
@@ -35,6 +35,8 @@ class ProgressCallback(ProgressBarCallback):
     def _on_training_start(self) -> None:
         # In a notebook rich shows nothing without ipywidgets, and warns of that at each step: a plain bar instead.
         if get_console().is_jupyter and find_spec("ipywidgets") is None:
+            with extra("zoo", "progress bars"):
+                from tqdm import tqdm
             self.pbar = tqdm(total=self.locals["total_timesteps"] - self.model.num_timesteps)  # type: ignore[assignment]
         else:
             super()._on_training_start()

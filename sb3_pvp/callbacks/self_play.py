@@ -22,7 +22,7 @@ from sb3_pvp.common.schedules import sampling_from
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.players.league import LEARNER, League, MatchMaker, Player, Prioritised
 from sb3_pvp.players.league import match_maker as make_match_maker
-from sb3_pvp.players.league.match_log import SCORES
+from sb3_pvp.players.league.match_records import SCORES
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
 from sb3_pvp.policies.files.model_files import find_file
 

@@ -12,6 +12,7 @@ from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
 from sb3_pvp.cli.usage import choice, complete_preset
 from sb3_pvp.common.arguments import as_written
 from sb3_pvp.common.errors import Refusal, require_known
+from sb3_pvp.common.extras import extra
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset
@@ -83,7 +84,8 @@ def plot(
     Runs with the same label and hyperparameters share a line: their interquartile mean with a bootstrapped 95 %
     interval. A single run has the interval of its own evaluations.
     """
-    from matplotlib.backend_bases import FigureCanvasBase
+    with extra("plots", "curves"):
+        from matplotlib.backend_bases import FigureCanvasBase
 
     from sb3_pvp.matches.curves import (
         METRICS,

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage
 from sb3_pvp.common.errors import one_line, require_known
+from sb3_pvp.common.extras import extra
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.common.plain_yaml import read_ordered_dict
 from sb3_pvp.matches.evaluation import wilson_interval
 from sb3_pvp.players.league import LEARNER, League
@@ -186,7 +186,7 @@ def plot_curves(path: Path, bands: Mapping[str, Band], title: str, share: bool =
 
     ``title`` is the label of the vertical axis; with ``share`` this ranges from 0 to 1.
     """
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    figure = new_figure(9, 5.5)
     axes = figure.subplots()
     for number, (label, band) in enumerate(bands.items()):
         name = label if band.num_runs == 1 else f"{label} ({band.num_runs} runs)"
@@ -223,6 +223,8 @@ def _read_run(folder: Path, label: str) -> Run:
 
 
 def _read_win_rate(folder: Path, opponent: str) -> Band:
+    with extra("plots", "curves"):
+        import pandas as pd
     with reading(path := folder / "win_rates.csv"):
         rows = pd.read_csv(path, dtype={"opponent": str}).set_index("opponent")
         columns = rows[["steps", "win_rate", "win_rate_low", "win_rate_high"]].astype(np.float64)
@@ -280,6 +282,8 @@ def _read_rating(league: League) -> Band:
 
 
 def _read_ghost_elo(folder: Path, opponent: str) -> Band:
+    with extra("plots", "curves"):
+        import pandas as pd
     with reading(path := folder / "ghost_elo.csv"):
         return Band.plain(*pd.read_csv(path)[["steps", "elo"]].to_numpy(np.float64).T)
 

@@ -8,17 +8,16 @@ import numpy as np
 
 from sb3_pvp.algorithms.imitation.likeness import Habit, Likeness
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.pictures import new_figure
 
 _COLUMNS = 3
 
 
 def draw_likeness(path: str | Path, found: Likeness, names: tuple[str, str]) -> None:
     """Draws the divergences of the heads, and the habits of both players as histograms; ``names`` are theirs."""
-    from matplotlib.figure import Figure
-
     habits = {"choices made in a tick": found.actions_per_tick, **found.habits}
     rows = -(-(len(habits) + 1) // _COLUMNS)
-    figure = Figure(figsize=(4.2 * _COLUMNS, 3.0 * rows), layout="constrained")
+    figure = new_figure(4.2 * _COLUMNS, 3.0 * rows)
     first, *panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
     bars = first.barh([*found.heads][::-1], [*found.heads.values()][::-1], color="0.5")
     first.bar_label(bars, fmt=" %.3f", fontsize=7)

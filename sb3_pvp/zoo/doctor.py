@@ -61,8 +61,11 @@ def _machine() -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     """Compares what is installed with what this package needs."""
-    from packaging.requirements import Requirement
-
+    try:
+        from packaging.requirements import Requirement
+    except ModuleNotFoundError:  # it comes with most extras
+        yield Finding("packages", "not compared with what is needed", "pip install packaging")
+        return
     found = [Requirement(each) for each in requires(DISTRIBUTION) or ()]
     needed = [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
     wrong = []
@@ -81,8 +84,10 @@ def _packages() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     """Says which optional parts are there; what is missing is no fault."""
-    from packaging.requirements import Requirement
-
+    try:
+        from packaging.requirements import Requirement
+    except ModuleNotFoundError:
+        return
     parts: dict[str, list[str]] = {}
     for each in map(Requirement, requires(DISTRIBUTION) or ()):
         if each.marker and not each.marker.evaluate({"extra": ""}) and each.name != DISTRIBUTION:

@@ -32,6 +32,7 @@ from sb3_pvp.common.errors import (
     unknown_name,
     without_passwords,
 )
+from sb3_pvp.common.extras import extra
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME, register_game
@@ -72,6 +73,8 @@ def install() -> None:
     Raises ``RuntimeError`` if a required package is missing: rl-zoo3 silently ignores an ``ImportError`` in
     ``custom_envs.py``.
     """
+    with extra("zoo", "train and enjoy"):
+        import rl_zoo3
     try:
         # First, because this imports the user's custom_envs.py, which may in turn call this function.
         import rl_zoo3.import_envs  # noqa: F401

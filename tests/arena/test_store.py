@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from sb3_pvp.arena.store import FAILED, GONE, REFUSED, RUNNING, Entrant, Store
 from sb3_pvp.players.league import MatchLog, MatchRecord, Player
-from sb3_pvp.players.league.match_log import _FIRST_VERSION, MatchDetails
+from sb3_pvp.players.league.match_log import _FIRST_VERSION
+from sb3_pvp.players.league.match_records import MatchDetails
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
 
 DETAILS = MatchDetails("m", 3, "rules", 1, "crashed", "b", "va", "vb", "9:2", "", 2**62, b"\x00\x01")

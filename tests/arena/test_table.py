@@ -16,7 +16,7 @@ from sb3_pvp.arena.pairing import Field, pairs_of_round
 from sb3_pvp.arena.referee import decision_range, packed, read_times, time_percentile, unpacked
 from sb3_pvp.arena.table import as_csv, as_json, as_markdown, matches_of, rank_ranges, rated, standings, unsettled
 from sb3_pvp.players.league import Elo, MatchRecord, Payoff, Player, fit_bradley_terry
-from sb3_pvp.players.league.match_log import MatchDetails
+from sb3_pvp.players.league.match_records import MatchDetails
 
 NAMES = [f"p{n}" for n in range(8)]
 ELO = Rating()

@@ -13,7 +13,7 @@ from sb3_pvp.callbacks import ProgressCallback
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.matches.evaluation import Score
 from sb3_pvp.players.league import Player
-from sb3_pvp.players.league.match_log import MatchRecord
+from sb3_pvp.players.league.match_records import MatchRecord
 from sb3_pvp.players.league.ratings import Ratings
 from sb3_pvp.policies import AutoregressivePolicy
 

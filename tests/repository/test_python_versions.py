@@ -47,7 +47,7 @@ def test_a_first_training_installs_no_tools_of_developers() -> None:
         target: subprocess.run(["make", "-nB", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for target in ("train", "lint")
     }
-    assert "--editable .\n" in made["train"] and "[dev]" not in made["train"] and "quickstart" in made["train"]
+    assert '--editable ".[train]"\n' in made["train"] and "[dev]" not in made["train"] and "quickstart" in made["train"]
     assert '--editable ".[dev]"' in made["lint"]
 
 

@@ -32,7 +32,7 @@ from sb3_pvp.game import Drill, controls_of
 from sb3_pvp.matches.replay.recording import RecordedPlayer, Recording, about_game, viewer_for_page
 from sb3_pvp.matches.scoring import with_build
 from sb3_pvp.players.handicaps import MOST_DELAY
-from sb3_pvp.players.league.match_log import SCORES
+from sb3_pvp.players.league.match_records import SCORES
 from sb3_pvp.players.opponents import WORLD_BOT
 
 #: Tiles from the opponent that a click on the map may be.

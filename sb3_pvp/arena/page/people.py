@@ -28,7 +28,7 @@ from sb3_pvp.common.databases import NUMBER, TEXT, connected, writing
 from sb3_pvp.common.errors import require_known, shown
 from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.league.glicko import GlickoLadder
-from sb3_pvp.players.league.match_log import SCORES, MatchDetails
+from sb3_pvp.players.league.match_records import SCORES, MatchDetails
 from sb3_pvp.policies.files.demonstrations import Demonstration, save_demonstration
 
 FOLDER = "people"  #: In that of the arena: all that is kept of people is in it.

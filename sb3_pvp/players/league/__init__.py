@@ -1,9 +1,10 @@
 """Match making, ratings and leagues (self-play.md §4, §6); imports neither PyTorch nor games."""
 
+from typing import TYPE_CHECKING, Any
+
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry, informative_pairs
 from sb3_pvp.players.league.leaderboard import Standing
 from sb3_pvp.players.league.league import League, check_anchors
-from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
 from sb3_pvp.players.league.match_makers import (
     MatchMaker,
     Prioritised,
@@ -12,9 +13,13 @@ from sb3_pvp.players.league.match_makers import (
     WindowLatest,
     match_maker,
 )
+from sb3_pvp.players.league.match_records import MatchRecord
 from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.players import LEARNER, Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Elo, OpenSkill, Ratings, expected_score
+
+if TYPE_CHECKING:
+    from sb3_pvp.players.league.match_log import MatchLog
 
 __all__ = [
     "LEARNER",
@@ -43,3 +48,11 @@ __all__ = [
     "match_maker",
     "player_of_file",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MatchLog":  # the only one that needs a database
+        from sb3_pvp.players.league.match_log import MatchLog
+
+        return MatchLog
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,8 +16,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer
 from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import first_error
+from sb3_pvp.common.extras import extra
 from sb3_pvp.players.league.leaderboard import Standing, leaderboard
-from sb3_pvp.players.league.match_log import MatchLog
 from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Ratings
@@ -92,6 +92,8 @@ class League:
     def __init__(
         self, folder: str | Path, match_maker: MatchMaker | None = None, anchors: Mapping[Player, float] | None = None
     ) -> None:
+        with extra("rate", "leagues"):  # not before: many import this who never open one
+            from sb3_pvp.players.league.match_log import MatchLog
         self.folder = Path(folder)
         stored = self._settings()
         self.anchors = stored.anchors if anchors is None else check_anchors(anchors)

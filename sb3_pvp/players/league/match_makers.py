@@ -13,7 +13,7 @@ from sb3_pvp.common.arguments import AT_LEAST_0, NonNegative, PositiveInt, Share
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_identity
-from sb3_pvp.players.league.match_log import BROKEN, SCORES
+from sb3_pvp.players.league.match_records import BROKEN, SCORES
 from sb3_pvp.players.league.players import Player
 
 MATCH_MAKERS: dict[str, type[MatchMaker]] = {}  #: Classes by kind.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.players.league.match_log import SCORES, MatchRecord
+from sb3_pvp.players.league.match_records import SCORES, MatchRecord
 from sb3_pvp.players.league.players import Player
 
 

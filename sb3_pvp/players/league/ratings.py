@@ -6,17 +6,20 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import fsum
-from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from openskill.models import PlackettLuce
 from pydantic import BaseModel, Field
 
+from sb3_pvp.common.extras import extra
 from sb3_pvp.common.html_tables import html_table
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry
-from sb3_pvp.players.league.match_log import MatchLog, MatchRecord
+from sb3_pvp.players.league.match_records import MatchRecord
 from sb3_pvp.players.league.payoff import Counts, Payoff
 from sb3_pvp.players.league.players import Player, predecessor
+
+if TYPE_CHECKING:
+    from sb3_pvp.players.league.match_log import MatchLog
 
 Rating = TypeVar("Rating")
 
@@ -129,6 +132,8 @@ class OpenSkill(_OnlineRatings[Skill]):
     """
 
     def __init__(self) -> None:
+        with extra("rate", "ratings"):
+            from openskill.models import PlackettLuce
         self.ratings, self._model = {}, PlackettLuce()
 
     def _initial_rating(self, predecessor: Skill | None) -> Skill:

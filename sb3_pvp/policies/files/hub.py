@@ -14,16 +14,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
-from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token
-from huggingface_hub.utils.tqdm import disable_progress_bars
-
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, one_line, refusals
+from sb3_pvp.common.extras import extra
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.files.fighter_files import export_fighter, has_onnx
 from sb3_pvp.policies.files.model_files import load, steps_of
 from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
+
+with extra("hub", "push and pull"):
+    from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
 _CARD = Path(__file__).with_name("hub_card.md")
 _PLAIN = re.compile(r"\w[\w.+-]{0,199}")  #: Names of files that mean nothing else in any shell, page or folder.

@@ -9,12 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from huggingface_sb3 import EnvironmentName, ModelName
-from rl_zoo3 import utils
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.presets import ALGO, is_ours
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.extras import extra
 from sb3_pvp.matches.curves import CONFIG, Run, read_curves
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
@@ -26,6 +25,10 @@ from sb3_pvp.zoo.runs.resume import (
     steps_of,
     stopped_run,
 )
+
+with extra("zoo", "saved runs"):
+    from huggingface_sb3 import EnvironmentName, ModelName
+    from rl_zoo3 import utils
 
 # rl-zoo3's own functions: this module is imported before `sb3_pvp.zoo.install` replaces them.
 _stock_model_path: Any = utils.get_model_path

@@ -19,6 +19,7 @@ from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.extras import extra
 
 #: The file in the run folder that identifies its W&B run, and the version of its format.
 RUN_FILE, VERSION = "wandb_run.json", 1
@@ -33,7 +34,8 @@ def start_tracking(args: argparse.Namespace, hyperparams: Mapping[str, Any], fol
 
     Raises `Refusal` if W&B refuses or cannot be reached, or if `RUN_FILE` cannot be read.
     """
-    import wandb
+    with extra("track", "runs that are tracked"):
+        import wandb
 
     init, preset = _saved_run(folder), getattr(args, "preset", None)
     versions = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}

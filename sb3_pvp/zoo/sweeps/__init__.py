@@ -1,1 +1,6 @@
 """Hyperparameter optimisation with Optuna: search spaces, objectives, and studies shared by several processes."""
+
+from sb3_pvp.common.extras import extra
+
+with extra("sweeps", "sweeps"):
+    import optuna  # noqa: F401

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.pictures import check_pictures, new_figure
 from sb3_pvp.games.chess.cli.chess_games import ChessFight, find_player, play_games
 from sb3_pvp.games.chess.notation import name_opening, write_pgn
 from sb3_pvp.players.league.players import player_of_file
@@ -47,6 +48,7 @@ def play_openings(
     models: Sequence[str], games: int, seed: int, stem: Path, say: Callable[[str], object]
 ) -> list[Repertoire]:
     """Lets each model play against itself, with sampled actions; writes all games and a picture beside the ``stem``."""
+    check_pictures()
     played, texts = list[Repertoire](), list[str]()
     for name in models:
         choice, game = find_player(name, deterministic=False)
@@ -67,15 +69,13 @@ def play_openings(
 
 def draw(played: Sequence[Repertoire], path: Path) -> None:
     """Draws the share of each line over training, the most frequent ones with their names."""
-    from matplotlib.figure import Figure
-
     total = Counter[str]()
     for each in played:
         total.update(each.shares)
     named = [line for line, _ in total.most_common(_MOST_LINES)]
     shares = np.array([[each.shares.get(line, 0.0) for each in played] for line in named])
     shares = np.vstack([shares, 1 - shares.sum(axis=0)])
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = new_figure(9, 5)
     axes = figure.subplots()
     places = np.arange(len(played))
     bottom = np.zeros(len(played))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sb3_pvp.common.errors import refusals
+from sb3_pvp.common.pictures import check_pictures
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -36,6 +37,7 @@ def grid(
     from sb3_pvp.games.lanes.cli.grid_table import draw_grids, grid_rows
 
     torch.set_num_threads(1)
+    check_pictures()
     with refusals():
         rows = grid_rows(
             output, tile or [1, 2, 3, 4], seeds, minutes, opponent, battles, typer.echo if not as_json else None
@@ -59,6 +61,7 @@ def legibility(
     """Read elixir, and what a troop is, from pictures of 64 to 448 pixels with a linear probe."""
     from sb3_pvp.games.lanes.cli.legibility import draw_legibility, probe
 
+    check_pictures()
     with refusals():
         rows = [probe(each, frames) for each in size or [64, 96, 128, 224, 448]]
         draw_legibility(output / "legibility.png", rows)

@@ -14,6 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp.callbacks.base import trained_rollouts
 from sb3_pvp.common.atomic_files import write_atomically
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.grid_actions import GridActionWrapper
 from sb3_pvp.games.lanes import LANES
@@ -148,10 +149,9 @@ def _win_rate(model: Any, env: PvpVecEnv, battles: int) -> float:
 
 def draw_grids(path: Path, rows: Sequence[Row], opponent: str) -> None:
     """Draws the grids over the arena, side by side, and below them the table."""
-    from matplotlib.figure import Figure
 
     arena = ground(448)[:, :, : 448 * 18 // 32].transpose(1, 2, 0).astype(np.uint8)
-    figure = Figure(figsize=(max(2.4 * len(rows), 8.5), 5.6 + 0.25 * len(rows)), layout="constrained")
+    figure = new_figure(max(2.4 * len(rows), 8.5), 5.6 + 0.25 * len(rows))
     parts: Any = figure.subfigures(2, 1, height_ratios=[4.4, 1.0 + 0.25 * len(rows)])
     above, below = parts
     for axes, row in zip(np.atleast_1d(above.subplots(1, len(rows))), rows, strict=True):

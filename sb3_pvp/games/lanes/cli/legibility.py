@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.games.lanes import LANES, lanes_pixels
 from sb3_pvp.games.lanes.cards import KIND, NUM_TOWERS, TROOP
 from sb3_pvp.games.lanes.pixels import draw
@@ -99,10 +100,9 @@ def _fit(seen: NDArray[Any], told: NDArray[Any], others: NDArray[Any]) -> NDArra
 
 def draw_legibility(path: Path, rows: Sequence[dict[str, float]]) -> None:
     """Draws what is read by the size of pictures."""
-    from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    figure = new_figure(8, 3.2)
     sizes, places = [row["size"] for row in rows], range(len(rows))
     for axes, (name, title, label) in zip(figure.subplots(1, 2), _CHARTS, strict=True):
         values = [row[name] for row in rows]
