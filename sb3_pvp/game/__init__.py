@@ -24,6 +24,7 @@ from sb3_pvp.game.game import (
     make_world,
     register_environments,
     register_game,
+    unversioned,
 )
 from sb3_pvp.game.metrics import Metrics
 from sb3_pvp.game.viewer import (
@@ -97,5 +98,6 @@ __all__ = [
     "register_environments",
     "register_game",
     "seen_scene",
+    "unversioned",
     "viewer_for_players",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from copy import copy
 from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
@@ -125,6 +126,7 @@ def make_world(
     return made
 
 
+_VERSION = "-v0"
 _games: dict[str | type[Game], Game] = {}  #: Registered games by name, and what `find_game` has loaded by its argument.
 
 
@@ -139,6 +141,7 @@ def find_game(game: GameLike) -> Game:
 
     Classes, and functions without arguments, are called to make the game. A name or class always gives the same object.
     """
+    game = unversioned(game) if isinstance(game, str) else game
     if isinstance(game, str | type) and game in _games:
         return _games[game]
     if isinstance(game, str) and game not in installed(ENTRY_POINTS) and ":" not in game:
@@ -157,6 +160,12 @@ def find_game(game: GameLike) -> Game:
     if isinstance(game, str | type):
         _games[game] = made
     return made
+
+
+def unversioned(name: str) -> str:
+    """Returns the name of a game without the version that its id may have, see `register_environments`."""
+    plain = name.removesuffix(_VERSION)
+    return plain if plain in installed(ENTRY_POINTS) else name
 
 
 def is_installed(contract: Contract) -> bool:
@@ -188,7 +197,11 @@ def register_game(game: type[Game] | Game) -> Game:
 
 
 def register_environments() -> None:
-    """Registers all installed games and environments with Gymnasium; warns about names that it refuses."""
+    """Registers all installed games and environments with Gymnasium; warns about names that it refuses.
+
+    Our own games have a second id with the version of their rules, such as ``NhEnv-v0``. It changes when the same
+    actions no longer lead to the same fight.
+    """
     list(loadable("game", installed(ENTRY_POINTS), _register_environment))
     list(
         loadable(
@@ -201,6 +214,11 @@ def _register_environment(name: str) -> None:
     point = installed(ENTRY_POINTS).get(name)
     kind = "NhEnv" if point is not None and is_own(point) else "PvpEnv"
     _register(name, f"sb3_pvp.envs:{kind}", "sb3_pvp.envs.vector_env:PvpVectorEnv", game=name)
+    if kind == "NhEnv" and not name.endswith(_VERSION):
+        spec = copy(gymnasium.spec(name))
+        # As a name without a version: Gymnasium refuses both, and would warn at each use of the one without.
+        spec.id = spec.name = name + _VERSION
+        gymnasium.registry[spec.id] = spec
 
 
 def _register(name: str, entry_point: str, batched: str | None = None, **kwargs: str) -> None:

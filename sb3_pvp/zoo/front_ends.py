@@ -35,7 +35,7 @@ from sb3_pvp.common.errors import (
 from sb3_pvp.common.extras import extra
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
-from sb3_pvp.game import HOME_GAME, register_game
+from sb3_pvp.game import HOME_GAME, register_game, unversioned
 from sb3_pvp.zoo.domains import register_domain, require_packages
 from sb3_pvp.zoo.patches import replaced
 
@@ -177,7 +177,7 @@ COMMANDS: dict[str, Callable[[list[str]], object]] = {
 @contextmanager
 def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     """Runs a command in this context: with `install`, and with errors as one line; yields its arguments."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = _with_plain_ids(sys.argv[1:] if arguments is None else arguments)
     print_in_order()
     try:
         # Of rl-zoo3's commands: custom_envs.py, and what configurations name.
@@ -200,6 +200,17 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
         words = without_passwords([name, *_without(given, options[0]), *options] if options else [])
         print(f"{name}: {text}{': ' if words else ''}{command_line(*words) if words else ''}", file=sys.stderr)
         sys.exit(STOPPED)
+
+
+def _with_plain_ids(arguments: list[str]) -> list[str]:
+    """Returns the arguments with ``--env NhEnv`` for ``NhEnv-v0``: runs and hyperparameters have that name."""
+    words = [*arguments]
+    for place, word in enumerate(words):
+        if place and words[place - 1] == "--env":
+            words[place] = unversioned(word)
+        elif word.startswith("--env="):
+            words[place] = f"--env={unversioned(word.partition('=')[2])}"
+    return words
 
 
 def _without(arguments: list[str], option: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
 from sb3_pvp.envs import PvpVectorEnv
+from sb3_pvp.game import find_game
 
 ROWS = 3
 SHORT = {"max_episode_ticks": 40, "episode_statistics": True}
@@ -88,3 +90,18 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
     for seed, said in ((-1, "seed"), ([1], "one for each row"), ([1, -1], "seed")):
         with pytest.raises(ValueError, match=said):
             env.reset(seed=seed)  # type: ignore[arg-type]
+
+
+def test_our_games_have_ids_with_the_version_of_their_rules() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Gymnasium warns where it takes another version than was asked for
+        plain, versioned = gym.make("NhEnv"), gym.make("NhEnv-v0")
+    assert plain.spec.id == "NhEnv" and versioned.spec.id == "NhEnv-v0"
+    assert plain.unwrapped.settings == versioned.unwrapped.settings and type(plain.unwrapped) is type(
+        versioned.unwrapped
+    )
+    assert find_game("NhEnv-v0") is find_game("NhEnv") and find_game("SoccerTwos-v0").name == "SoccerTwos-v0"
+    with pytest.raises(gym.error.VersionNotFound):
+        gym.make("SoccerTwos-v1")
+    with pytest.raises(ValueError, match="unknown game 'Nothing-v0'"):
+        find_game("Nothing-v0")
