@@ -1,10 +1,10 @@
-"""CONTRIBUTING.md names commands, files and floors that there are."""
+"""CONTRIBUTING.md and ARCHITECTURE.md name commands, files and floors that there are."""
 
 import re
 
 from tests.paths import ROOT
 
-PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE, HOUSE = ((ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "ARCHITECTURE.md"))
 
 
 def test_its_commands_are_in_the_makefile() -> None:
@@ -14,13 +14,14 @@ def test_its_commands_are_in_the_makefile() -> None:
 
 
 def test_its_files_are_there() -> None:
-    paths = {*re.findall(r"`([\w.-]+/[\w./-]*)`", PAGE), *re.findall(r"\]\(([^)#]+)\)", PAGE)}
-    assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
+    text = PAGE + HOUSE
+    paths = {*re.findall(r"`([\w.-]+/[\w./-]*)`", text), *re.findall(r"\]\(([^)#]+)\)", text)}
+    assert len(paths) > 20 and not [path for path in paths if not (ROOT / path).exists()]
 
 
 def test_its_floors_are_those_that_the_linter_holds() -> None:
     linter = (ROOT / "pyproject.toml").read_text().partition('name = "Floors"')[2].partition("exhaustive")[0]
     layers = [set(re.findall(r"\w+", line)) for line in re.findall(r'^    "(.+)",$', linter, re.MULTILINE)]
-    rows = re.findall(r"^\| \d \| (.+?) \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| \d \| (.+?) \|", HOUSE, re.MULTILINE)
     assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == layers[: len(rows)]
     assert layers[len(rows) :] == [{"former"}]  # a table, of which only packages that read old files know

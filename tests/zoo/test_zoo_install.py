@@ -164,3 +164,9 @@ def test_a_broken_installation_is_no_import_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "sb3_pvp.zoo.custom_envs", raising=False)
     with pytest.raises(RuntimeError, match="cannot be installed"):
         importlib.import_module("sb3_pvp.zoo.custom_envs")
+
+
+def test_ids_with_a_version_name_the_same_runs_and_hyperparameters() -> None:
+    given = ["--env", "NhEnv-v0", "--env=DharokEnv-v0", "-f", "NhEnv-v0", "--env", "SoccerTwos-v0"]
+    expected = ["--env", "NhEnv", "--env=DharokEnv", "-f", "NhEnv-v0", "--env", "SoccerTwos-v0"]
+    assert front_ends._with_plain_ids(given) == expected
