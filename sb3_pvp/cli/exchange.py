@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sb3_pvp.cli.tables import AsJson, print_result
-from sb3_pvp.cli.usage import Average, GameName, complete_model
+from sb3_pvp.cli.usage import Average, GameName, complete_model, use_one_thread, watched
+from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import Refusal, command_line
+from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
 RepoId = Annotated[str, typer.Argument(help="Repository on the hub.", metavar="OWNER/NAME")]
+_FIGHTS = 200  #: For the figures of a card.
 Revision = Annotated[str | None, typer.Option(help="Branch; for pull also a tag or a commit. Default: main.")]
 
 
@@ -190,17 +195,47 @@ def push(
         list[Path] | None,
         typer.Option(help="Output of sb3-pvp evaluate --json, for the card; can be repeated.", dir_okay=False),
     ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Fight nothing: no replay, no video, no new figures.")] = False,
 ) -> None:
     """Upload a model to the Hugging Face hub as a fighter file, with a model card.
+
+    Beside it go a fight of it against itself, as a page and, where ffmpeg and the extra render are, as a video. Without
+    --results it fights 200 times against the bot of its game, for the card's figures.
 
     Creates the repository and the branch if needed, and replaces the card there. Needs a token that may write, from
     HF_TOKEN or `hf auth login`; HF_ENDPOINT is the address of another hub.
     """
     from sb3_pvp.policies.files.hub import push_fighter
 
-    name, url = push_fighter(model, repo_id, private, revision, message, results or ())
+    show = None if plain else partial(_show_fights, is_evaluated=not results)
+    name, url = push_fighter(model, repo_id, private, revision, message, results or (), show=show)
     again = command_line("pull", repo_id, *(("--revision", revision) if revision else ()))
     typer.echo(f"pushed {name}: {url}\nto get it: {again}")
+
+
+def _show_fights(fighter: Path, is_evaluated: bool) -> list[Path]:
+    """Writes what shows how a fighter fights beside its file; returns files for ``--results``. Says what it lacks."""
+    from sb3_pvp.matches.replay import record_fight, write_replay_page, write_video
+    from sb3_pvp.matches.scoring import score_model, start_of
+
+    use_one_thread()
+    results = list[Path]()
+    try:
+        fight = record_fight(fighter, SELF_PLAY, reset_params=start_of(str(fighter), None)[0])
+        write_replay_page(fight, fighter.with_name("replay.html"))
+        write_video(fight, fighter.with_name("replay.mp4"))
+    except (Refusal, ValueError) as error:
+        typer.echo(f"not all is there that shows a fight: {error}", err=True)
+    if is_evaluated:
+        try:
+            score, fights, _ = score_model(fighter, _FIGHTS, 0, watched(_FIGHTS))
+        except (Refusal, ValueError) as error:  # not every game has a bot
+            typer.echo(f"the card has no figures: {error}", err=True)
+        else:
+            found = {"opponent": WORLD_BOT, "deterministic": True, **fights, **score.as_dict()}
+            results.append(fighter.parent.parent / "results.json")
+            write_atomically(results[0], json.dumps(found))
+    return results
 
 
 def pull(

@@ -154,13 +154,17 @@ def replay(
     ] = None,
     game: GameName = None,
 ) -> None:
-    """Turn a recorded fight into a single HTML page.
+    """Turn a recorded fight into a single HTML page, or with -o FILE.mp4 into a video.
 
-    The page needs no network and no other files.
+    The page needs no network and no other files; the video needs ffmpeg, and the extra render.
     """
-    from sb3_pvp.matches.replay import load_fight, write_replay_page
+    from sb3_pvp.matches.replay import load_fight, write_replay_page, write_video
 
     recording = load_fight(fight, game=game)
+    if output is not None and output.suffix == ".mp4":
+        write_video(recording, output)
+        typer.echo(f"{output}: {len(recording.moments)} pictures")
+        return
     page = output or fight.with_name(_RECORDING_SUFFIX.sub("", fight.name) + ".html")
     write_replay_page(recording, page)
     typer.echo(f"open {page} in a browser; {page.name}#tick=2 starts at tick 2")

@@ -117,6 +117,8 @@ class Viewer(Protocol):
     * ``fight_figures(scenes, seat)`` returns pairs of a label and a text: how the player of a seat has fought, from
       full scenes.
     * ``drills()`` returns `Drill`s.
+    * ``with_choices(scene, chosen, masks)`` returns a recorded scene with what both seats chose and could choose, by
+      head, for the pictures of a video.
     * ``real_time``: whether ticks go on when a player does nothing. In games without it a page waits for a choice.
     """
 

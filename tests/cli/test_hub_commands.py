@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from html import unescape
@@ -21,7 +22,7 @@ import yaml
 from stable_baselines3 import PPO
 
 from sb3_pvp import PvpPPO, load
-from sb3_pvp.cli import main
+from sb3_pvp.cli import exchange, main
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.fighter_files import export_fighter
@@ -83,7 +84,7 @@ def files(hub: Hub, branch: str = "main") -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", ["zip", "fighter"])
 def test_what_is_pushed_is_pulled(kind: str, models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    run("push", models / f"archer.{kind}", REPO)
+    run("push", "--plain", models / f"archer.{kind}", REPO)
     printed = capsys.readouterr().out
     assert f"{hub.url}/{REPO}/commit/" in printed and "to get it: sb3-pvp pull somebody/archer\n" in printed
     assert files(hub).keys() == {".gitattributes", "README.md", "archer.fighter"}, "no pickle"
@@ -99,7 +100,7 @@ def test_what_is_pushed_is_pulled(kind: str, models: Path, hub: Hub, capsys: pyt
 def test_a_private_repository_and_a_branch(
     models: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("push", models / "archer.zip", REPO, "--private", "--revision", "next", "--message", "Draws faster")
+    run("push", "--plain", models / "archer.zip", REPO, "--private", "--revision", "next", "--message", "Draws faster")
     assert hub.repositories[REPO].private and hub.messages == ["Draws faster"]
     assert "archer.fighter" not in files(hub)
     run("pull", REPO, "--revision", "next", "-o", "mine/it.fighter")
@@ -110,7 +111,7 @@ def test_a_private_repository_and_a_branch(
     assert "make sure you are authenticated" in refusal(capsys, "pull", REPO, "--revision", "next")
     Path("archer.fighter").write_bytes(b"older")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    run("push", models / "archer.zip", REPO, "--private")
+    run("push", "--plain", models / "archer.zip", REPO, "--private")
     run("pull", REPO, "-o", "archer.fighter")
     assert Path("archer.fighter").read_bytes() == files(hub)["archer.fighter"]
 
@@ -119,7 +120,7 @@ def test_nothing_private_goes_into_a_public_repository(
     models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hub.add(REPO, {})
-    assert "exists and is public" in refusal(capsys, "push", models / "archer.zip", REPO, "--private")
+    assert "exists and is public" in refusal(capsys, "push", "--plain", models / "archer.zip", REPO, "--private")
     assert files(hub) == {} and not hub.large
 
 
@@ -127,7 +128,7 @@ def test_the_card_says_what_it_is_and_how_it_fights(models: Path, hub: Hub, tmp_
     for number, opponent in enumerate((RESULT["opponent"], "baseline")):
         (tmp_path / f"{number}.json").write_text(json.dumps(RESULT | {"opponent": opponent}))
     results = ["--results", tmp_path / "0.json", "--results", tmp_path / "1.json"]
-    run("push", models / "archer.zip", REPO, "--revision", "next", *results)
+    run("push", "--plain", models / "archer.zip", REPO, "--revision", "next", *results)
     card = files(hub, "next")["README.md"].decode()
     _, header, text = card.split("---\n", 2)
     data: Any = yaml.safe_load(header)
@@ -146,8 +147,24 @@ def test_the_card_says_what_it_is_and_how_it_fights(models: Path, hub: Hub, tmp_
     assert 'hf_hub_download("somebody/archer", "archer.fighter", revision="next")' in text
 
 
-def test_the_code_on_the_card_runs(models: Path, hub: Hub) -> None:
+def test_a_replay_a_video_and_figures_are_made_by_default(
+    models: Path, hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_FIGHTS", 4)
     run("push", models / "archer.zip", REPO)
+    found, lacking = files(hub), "" if shutil.which("ffmpeg") else "videos need ffmpeg"
+    assert found.keys() - {"replay.mp4"} == {".gitattributes", "README.md", "archer.fighter", "replay.html"}
+    assert b"archer" in found["replay.html"] and lacking in capsys.readouterr().err
+    if not lacking:
+        assert found["replay.mp4"][4:8] == b"ftyp"
+    _, header, text = found["README.md"].decode().split("---\n", 2)
+    (metric,) = yaml.safe_load(header)["model-index"][0]["results"][0]["metrics"]
+    assert (metric["type"], metric["name"]) == ("win_rate", "win rate against baseline") and 0 <= metric["value"] <= 1
+    assert "| baseline | 4 | most likely |" in text and "`replay.html` is a fight of it against itself" in text
+
+
+def test_the_code_on_the_card_runs(models: Path, hub: Hub) -> None:
+    run("push", "--plain", models / "archer.zip", REPO)
     (block,) = re.findall(r"```python\n(.*?)```", files(hub)["README.md"].decode(), re.DOTALL)
     env = NhVecEnv(1, frame_ages=(0, 2))
     observation = {key: value[0] for key, value in env.reset().items()}  # type: ignore[union-attr]
@@ -158,7 +175,7 @@ def test_the_code_on_the_card_runs(models: Path, hub: Hub) -> None:
 
 
 def test_results_of_something_else(models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    push = ["push", models / "archer.zip", REPO, "--results"]
+    push = ["push", "--plain", models / "archer.zip", REPO, "--results"]
     Path("no.json").write_text('{"win_rate": 2}')
     assert "is not the output of sb3-pvp evaluate --json" in refusal(capsys, *push, "no.json")
     Path("other.json").write_text(json.dumps(RESULT | {"game": "DharokEnv"}))
@@ -245,7 +262,7 @@ def test_names_that_a_shell_would_run_are_no_fighters(
     run("pull", REPO, "-o", "it is;mine.fighter")
     (line,) = (each for each in capsys.readouterr().out.splitlines() if "evaluate" in each)
     assert shlex.split(line.partition(": ")[2]) == ["sb3-pvp", "evaluate", "it is;mine.fighter"]
-    assert "is no name for a file on the hub" in refusal(capsys, "push", "it is;mine.fighter", REPO)
+    assert "is no name for a file on the hub" in refusal(capsys, "push", "--plain", "it is;mine.fighter", REPO)
 
 
 def test_a_repository_chooses_no_file_to_replace(models: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,7 +374,7 @@ def test_a_download_that_stays_too_short(models: Path, hub: Hub, capsys: pytest.
 def test_a_hub_that_refuses(
     models: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    push = ["push", models / "archer.fighter", REPO]
+    push = ["push", "--plain", models / "archer.fighter", REPO]
     hub.failing["/create"] = 500
     assert refusal(capsys, *push).startswith(f"the hub at {hub.url}: Server error '500")
     hub.failing = {"/commit/": 403}
@@ -366,7 +383,7 @@ def test_a_hub_that_refuses(
     assert refusal(capsys, "pull", REPO).endswith("the stand-in fails as told")
     hub.failing = {}
     monkeypatch.setenv("HF_TOKEN", "hf_somebody_else")
-    assert "Invalid username or password" in refusal(capsys, *push[:2], "somebody/other")
+    assert "Invalid username or password" in refusal(capsys, *push[:-1], "somebody/other")
     assert "Repository Not Found" in refusal(capsys, "pull", "somebody/other")
     monkeypatch.delenv("HF_TOKEN")
     assert refusal(capsys, *push).startswith("pushing needs a token")
@@ -382,7 +399,7 @@ def test_a_hub_that_cannot_be_reached(
 
 
 def test_a_model_that_is_not_there(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(capsys, "push", "nowhere.zip", REPO) == "There is no model file nowhere.zip"
+    assert refusal(capsys, "push", "--plain", "nowhere.zip", REPO) == "There is no model file nowhere.zip"
     assert not hub.repositories
 
 

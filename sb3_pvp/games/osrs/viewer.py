@@ -18,7 +18,7 @@ from sb3_pvp.games.osrs.drills import DRILLS
 from sb3_pvp.games.osrs.figures import figures_of
 from sb3_pvp.games.osrs.reasons import actions_at_will, reasons_of
 from sb3_pvp.games.osrs.rendering.events import events_of
-from sb3_pvp.games.osrs.rendering.scene import Scene, scene_of
+from sb3_pvp.games.osrs.rendering.scene import Choices, Scene, scene_of, with_choices
 from sb3_pvp.games.osrs.rendering.seen import seen_scene_of
 from sb3_pvp.games.osrs.rendering.text import render_text
 
@@ -93,6 +93,10 @@ class OsrsViewer:
     def text(self, scene: Scene, color: bool = True) -> str:
         """See `render_text`."""
         return render_text(scene, color=color)
+
+    def with_choices(self, scene: Scene, chosen: Choices, masks: Choices) -> Scene:
+        """See `with_choices`."""
+        return with_choices(scene, chosen, masks)
 
     def picture(self, scene: Scene) -> NDArray[np.uint8]:
         """Returns the picture, uint8 ``(640, 960, 3)``; needs pygame."""

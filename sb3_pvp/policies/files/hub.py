@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ with extra("hub", "push and pull"):
     from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+REPLAY = "replay.html"  #: Of a fight, beside the fighter.
 _CARD = Path(__file__).with_name("hub_card.md")
 _PLAIN = re.compile(r"\w[\w.+-]{0,199}")  #: Names of files that mean nothing else in any shell, page or folder.
 _MAX_NAMES = 10  #: In an error; a repository may have any number of files.
@@ -63,20 +64,24 @@ def push_fighter(
     message: str | None,
     results: Sequence[Path],
     tags: Sequence[str] = (),
+    show: Callable[[Path], Sequence[Path]] | None = None,
 ) -> tuple[str, str]:
     """Uploads a model, which must be trusted, as a fighter file with a card.
 
     Creates the repository and the branch ``revision`` if needed. ``results`` are files with the output of ``sb3-pvp
-    evaluate --json``; ``tags`` are added to those of every card. Returns the name of the file and the commit's address.
-    Raises `Refusal` for what the hub refuses, and results of another game.
+    evaluate --json``; ``tags`` are added to those of every card. ``show`` gets the path of the fighter file, writes
+    ``replay.html`` and ``replay.mp4`` beside it, and returns more results. Returns the file's name and the commit's
+    address. Raises `Refusal` for what the hub refuses, and results of another game.
     """
     if get_token() is None:
         raise Refusal("pushing needs a token of the hub that may write: set HF_TOKEN, or run hf auth login")
     path, api = find_model(model), _api()
     if not _PLAIN.fullmatch(path.name):
         raise Refusal(f"{path.name!r} is no name for a file on the hub: rename it, to letters, digits and . _ + -")
-    with TemporaryDirectory() as folder:
-        fighter = Path(folder, f"{path.stem}{SUFFIX}")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary, "pushed")
+        folder.mkdir()
+        fighter = folder / f"{path.stem}{SUFFIX}"
         if path.suffix == SUFFIX:
             shutil.copyfile(path, fighter)
         else:
@@ -90,7 +95,10 @@ def push_fighter(
                 raise Refusal(f"{repo_id} exists and is public: push without --private, or make it private on the hub")
             if revision is not None:
                 api.create_branch(repo_id, branch=revision, exist_ok=True)
-            make_card(repo_id, revision, fighter.name, about, figures, tags).save(Path(folder, "README.md"))
+        figures += [_read_result(each, about) for each in (show(fighter) if show is not None else ())]
+        card = make_card(repo_id, revision, fighter.name, about, figures, tags, (folder / REPLAY).exists())
+        card.save(folder / "README.md")
+        with _hub_errors():
             commit = api.upload_folder(
                 repo_id=repo_id,
                 folder_path=folder,
@@ -171,6 +179,7 @@ def make_card(
     about: Description,
     results: Sequence[Result],
     tags: Sequence[str] = (),
+    has_replay: bool = False,
 ) -> ModelCard:
     """Returns the model card of a fighter file; ``results`` are in its table and its metadata."""
     game = _one_line(about.game or (about.contract.name if about.contract else "a game of its own"))
@@ -189,6 +198,7 @@ def make_card(
     )
     place: Any = {"repo_id": repo_id, "revision": revision, "file": file, "title": Path(file).stem}
     facts: Any = {"game": game, "about": about, "start": json.dumps(about.reset_params), "results": results}
+    facts["replay"] = REPLAY if has_replay else None
     card: ModelCard = ModelCard.from_template(data, str(_CARD), **place, **facts, literal=literal)
     return card
 

@@ -7,13 +7,16 @@ levels in points. The dataclasses are part of the format of recorded fights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.game import NUM_SEATS, Outcome, World
+from sb3_pvp.game.contract import Head, load_contract
 from sb3_pvp.games.osrs.meta_fields import Style
 from sb3_pvp.games.osrs.rendering import dharok, nh
 from sb3_pvp.games.osrs.rendering.embedded import SeatFacts, seat_facts
@@ -56,6 +59,10 @@ class AttackScene:
     prayed: bool = False
     odds: tuple[float, float, float] | None = None
     special_odds: tuple[float, float, float] | None = None
+
+
+#: Of both seats, by head; ``None``: unknown.
+Choices = Sequence[Sequence[Any] | None]
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,23 @@ class Scene:
     outcome: str
     distance: int
     fighters: tuple[FighterScene, FighterScene]
+
+
+def with_choices(scene: Scene, chosen: Choices, masks: Choices) -> Scene:
+    """Returns a scene that was made without choices, with those of both seats and what was open, by head."""
+    heads = load_contract(scene.contract).heads
+    fighters = [
+        replace(
+            fighter, heads=tuple(map(_choices, heads, own, repeat(None) if legal is None else legal)) if own else ()
+        )
+        for fighter, own, legal in zip(scene.fighters, chosen, masks, strict=True)
+    ]
+    return replace(scene, fighters=(fighters[0], fighters[1]))
+
+
+def _choices(head: Head, chosen: int, mask: str | None) -> HeadScene:
+    is_open = None if mask is None else tuple(each == "1" for each in mask)
+    return HeadScene(head.id, tuple(each.id for each in head.actions), chosen, is_open)
 
 
 def scene_of(

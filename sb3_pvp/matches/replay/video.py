@@ -1,0 +1,52 @@
+"""A recorded fight as a video, by ffmpeg."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.extras import extra
+from sb3_pvp.envs.renderer import RENDER_FPS
+from sb3_pvp.game import find_game
+from sb3_pvp.matches.replay.recording import Moment, Recording, TextScene
+
+_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # as H.264 asks for
+
+
+def write_video(recording: Recording, path: str | Path) -> None:
+    """Writes a fight as MP4, atomically, two ticks a second, as the game's viewer draws them.
+
+    Raises `Refusal` without ffmpeg, without pygame (the extra ``render``), and if the game's recordings are texts.
+    """
+    if (program := shutil.which("ffmpeg")) is None:
+        raise Refusal("videos need ffmpeg: apt-get install ffmpeg")
+    if isinstance(recording.moments[0].scene, TextScene):
+        raise Refusal(f"recordings of {recording.game or recording.contract} have no pictures, only texts")
+    with extra("render", "videos"):
+        import pygame  # noqa: F401
+    viewer: Any = find_game(recording.game or recording.contract).viewer
+    pictures = (viewer.picture(_scene(viewer, moment)) for moment in recording.moments)
+    first = next(pictures)
+    height, width, _ = first.shape
+    given = f"-loglevel error -nostats -y -f rawvideo -pix_fmt rgb24 -framerate {RENDER_FPS} -s {width}x{height} -i -"
+    made = f"-vf {_EVEN} -c:v libx264 -pix_fmt yuv420p -movflags +faststart -f mp4"
+    with replacing(Path(path)) as partial:
+        command = [program, *given.split(), *made.split(), str(partial)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            for picture in (first, *pictures):
+                process.stdin.write(picture.tobytes())
+        if process.returncode:
+            raise RuntimeError(f"ffmpeg ended with {process.returncode}")
+
+
+def _scene(viewer: Any, moment: Moment) -> Any:
+    """Returns the scene with the choices that led to it, which a recording keeps beside it."""
+    if not hasattr(viewer, "with_choices"):
+        return moment.scene
+    chosen, masks = ([each and getattr(each, name) for each in moment.decisions] for name in ("chosen", "open"))
+    return viewer.with_choices(moment.scene, chosen, masks)
