@@ -75,7 +75,7 @@ TRIALS = {
     "dreamer": Trial(200_000, 4_096),
     "ppo": Trial(1_000_000, 16_384, 128, is_ppo=True),
     # As many fights at once as DreamerV3 has: short rollouts, so that it learns from few ticks.
-    "ppo-small": Trial(1_000_000, 16_384, 16, {"n_steps": 128, "batch_size": 512, "n_epochs": 4}, is_ppo=True),
+    "ppo-small": Trial(200_000, 8_192, 16, {"n_steps": 128, "batch_size": 512, "n_epochs": 4}, is_ppo=True),
     "change-recent": Trial(10_240, 2_048, settings={"recent": 0.5}, then="generalist"),
     "change-uniform": Trial(10_240, 2_048, settings={"recent": 0.0}, then="generalist"),
 }
