@@ -262,37 +262,46 @@ def table(runs: Runs) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def rate(line: dict[str, Any], opponent: str = "baseline") -> float:
-    """Returns the share of fights that were won in an evaluation."""
-    wins, fights = line[opponent]
+def rate(line: dict[str, Any]) -> float:
+    """Returns the share of fights against the bot that were won in an evaluation."""
+    wins, fights = line["baseline"]
     return float(wins / fights)
 
 
 def draw_runs(path: Path, runs: Runs) -> None:
-    """Draws win rates with 95 % intervals over ticks, one curve a run, and the shares of what masks forbid."""
+    """Draws win rates with 95 % intervals over ticks, one curve a run, and the shares of what masks forbid.
+
+    Of runs with an opponent that changes, it draws mean returns in a panel of their own.
+    """
     from matplotlib.figure import Figure
 
     from sb3_pvp.matches.evaluation import wilson_interval
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    wins, shares = figure.subplots(1, 2)
+    changed = {run: lines for run, lines in runs.items() if TRIALS[run[0]].then}
+    figure = Figure(figsize=(16 if changed else 11, 4), layout="constrained")
+    wins, shares, *others = figure.subplots(1, 3 if changed else 2)
     colors = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(name for name, _ in runs))}
     for (name, seed), lines in runs.items():
-        ticks, opponents = [line["ticks"] for line in lines], filter(None, ("baseline", TRIALS[name].then))
-        for opponent, style in zip(opponents, ("-", "--"), strict=False):
-            label = f"{name}, seed {seed}, against {opponent}"
-            wins.plot(ticks, [rate(line, opponent) for line in lines], style, color=colors[name], label=label)
-            low, high = zip(*(wilson_interval(*line[opponent]) for line in lines), strict=True)
-            wins.fill_between(ticks, low, high, color=colors[name], alpha=0.12, linewidth=0)
+        ticks = [line["ticks"] / 1000 for line in lines]
+        if (name, seed) in changed:
+            for opponent, style in (("baseline", ":"), (str(TRIALS[name].then), "-")):
+                returns, label = [line[f"{opponent}/return"] for line in lines], f"{name}, {seed}: {opponent}"
+                others[0].plot([each - ticks[0] for each in ticks], returns, style, color=colors[name], label=label)
+            continue
+        wins.plot(ticks, [rate(line) for line in lines], color=colors[name], label=f"{name}, seed {seed}")
+        low, high = zip(*(wilson_interval(*line["baseline"]) for line in lines), strict=True)
+        wins.fill_between(ticks, low, high, color=colors[name], alpha=0.12, linewidth=0)
         learnt = [line for line in lines if "world_model/illegal" in line]
         for figure_name, style in (("illegal_seen", ":"), ("illegal", "-"), ("illegal_end", "--")):
             values = [line[f"world_model/{figure_name}"] for line in learnt]
             if values:
                 label = f"{name}, seed {seed}: {figure_name}"
-                shares.plot([line["ticks"] for line in learnt], values, style, color=colors[name], label=label)
-    wins.set(xlabel="ticks", ylabel="share of fights won", ylim=(0, 1))
-    shares.set(xlabel="ticks", ylabel="share of actions in the model that true masks forbid", ylim=(0, None))
-    for panel in (wins, shares):
+                shares.plot([line["ticks"] / 1000 for line in learnt], values, style, color=colors[name], label=label)
+    wins.set(xlabel="thousand ticks", ylabel="share of fights won against the bot", ylim=(0, 1))
+    shares.set(xlabel="thousand ticks", ylabel="actions in the model that true masks forbid", ylim=(0, None))
+    for panel in others:
+        panel.set(xlabel="thousand ticks since the opponent changed", ylabel="mean return")
+    for panel in (wins, shares, *others):
         panel.grid(alpha=0.3)
         if panel.lines:
             panel.legend(fontsize=7)
