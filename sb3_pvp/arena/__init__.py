@@ -1,6 +1,6 @@
 """AI against AI: an arena in which fighters of many owners meet, with rounds, one log and a table."""
 
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra
 
 with extra("arena", "arenas"):
     from sb3_pvp.arena.arena import Arena

@@ -13,7 +13,8 @@ from stable_baselines3.common.logger import Figure as LoggedFigure
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.common.pictures import check_pictures, new_figure
+from sb3_pvp.common.errors import extra
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
 from sb3_pvp.players.league.players import evenly_spread
@@ -73,7 +74,8 @@ class LeagueCallback(base.PvpCallback):
         verbose: bool | int = 0,
     ) -> None:
         super().__init__(verbose)
-        check_pictures()
+        with extra("plots", "pictures"):
+            import matplotlib  # noqa: F401  (before work whose end is a picture)
         self._snapshot_every = base.Scheduled("snapshot_every", snapshot_every, AT_LEAST_1)
         self._pictures_every, self._directory = pictures_every, directory
         self._anchors = check_anchors({} if anchors is None else anchors)

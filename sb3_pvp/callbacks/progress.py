@@ -11,7 +11,7 @@ from rich import get_console
 from stable_baselines3.common.callbacks import ProgressBarCallback
 
 from sb3_pvp.common.arguments import PositiveInt, checked
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra
 from sb3_pvp.matches.evaluation import SCORE_FIELDS
 from sb3_pvp.players.opponents import SELF_PLAY
 

@@ -12,7 +12,7 @@ from sb3_pvp.callbacks.base import PvpCallback, path_in_run, shared_league
 from sb3_pvp.callbacks.evaluations import strongest
 from sb3_pvp.common.arguments import Flag, OptionalPath, checked
 from sb3_pvp.common.atomic_files import temporary_folder
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra
 from sb3_pvp.players.league import LEARNER, League, Player, Standing
 from sb3_pvp.players.league.leaderboard import COLUMNS, FORMATS, snapshot_standings
 from sb3_pvp.players.league.league import LEAGUE

@@ -11,8 +11,7 @@ import typer
 from sb3_pvp.cli.tables import AsJson, aligned, print_result
 from sb3_pvp.cli.usage import GameName, Opponent, ResetParams, Seed, complete_model, progress, use_one_thread
 from sb3_pvp.common.arguments import json_object
-from sb3_pvp.common.errors import Refusal, command_line, refusals
-from sb3_pvp.common.pictures import check_pictures
+from sb3_pvp.common.errors import Refusal, command_line, extra, refusals
 from sb3_pvp.game import HOME_GAME, find_game
 
 Sources = Annotated[
@@ -134,7 +133,8 @@ def likeness_command(
     a tick, habits that the game knows of, and whether a network can tell them apart.
     """
     use_one_thread()
-    check_pictures()
+    with extra("plots", "pictures"):
+        import matplotlib  # noqa: F401  (before work whose end is a picture)
     from sb3_pvp.algorithms.imitation import agreement
     from sb3_pvp.matches.likeness_picture import draw_likeness
     from sb3_pvp.players.opponents import make_opponent

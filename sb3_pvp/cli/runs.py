@@ -11,8 +11,7 @@ import typer
 from sb3_pvp.cli.tables import AsJson, Column, print_result, print_table
 from sb3_pvp.cli.usage import choice, complete_preset
 from sb3_pvp.common.arguments import as_written
-from sb3_pvp.common.errors import Refusal, require_known
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import Refusal, extra, require_known
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.presets import Preset

@@ -36,6 +36,21 @@ class Refusal(Exception):
     """
 
 
+class MissingExtra(Refusal, ImportError):
+    """Raised when a feature needs packages that an extra of this one installs; commands exit with 2."""
+
+
+@contextmanager
+def extra(name: str, who: str) -> Iterator[None]:
+    """Turns a failed import of another package into `MissingExtra`: ``who``, such as "sweeps", need the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (lacking := (error.name or "").partition(".")[0]) == "sb3_pvp":
+            raise
+        raise MissingExtra(f'{who} need {lacking}: pip install "sb3-pvp[{name}]"', name=lacking) from None
+
+
 class TrainingInterrupted(RuntimeError):
     """Raised when training cannot continue; the message says where the model was saved. Commands exit with 1."""
 

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from stable_baselines3.common.monitor import load_results
 
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage
-from sb3_pvp.common.errors import one_line, require_known
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra, one_line, require_known
 from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.common.plain_yaml import read_ordered_dict
 from sb3_pvp.matches.evaluation import wilson_interval

@@ -25,6 +25,7 @@ from sb3_pvp.common.errors import (
     Refusal,
     TrainingInterrupted,
     command_line,
+    extra,
     loadable,
     print_in_order,
     refusal_of,
@@ -32,7 +33,6 @@ from sb3_pvp.common.errors import (
     unknown_name,
     without_passwords,
 )
-from sb3_pvp.common.extras import extra
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.game import HOME_GAME, register_game, unversioned
@@ -203,7 +203,7 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
 
 
 def _with_plain_ids(arguments: list[str]) -> list[str]:
-    """Returns the arguments with ``--env NhEnv`` for ``NhEnv-v0``: runs and hyperparameters have that name."""
+    """Returns the arguments with ids of environments as runs and hyperparameters have them: without a version."""
     words = [*arguments]
     for place, word in enumerate(words):
         if place and words[place - 1] == "--env":

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.extras import MissingExtra, extra
+from sb3_pvp.common.errors import MissingExtra, Refusal, extra
 from tests.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

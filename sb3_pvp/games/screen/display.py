@@ -85,7 +85,8 @@ class VirtualDisplay:
     def _start(self, size: Sequence[int]) -> str:
         """Starts Xvfb; returns the name of its display."""
         log, command = self.folder / "Xvfb.log", [find_program("Xvfb", "xvfb"), "-displayfd", "1", "-noreset"]
-        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-nolisten", "tcp"]
+        # Its own fonts, whichever are installed: programs draw the same everywhere, and pictures of it are found.
+        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-nolisten", "tcp", "-fp", "built-ins"]
         self._server = WatchedProcess([*command, *screen], log, {}, grace=_GRACE)
         ends = time.monotonic() + _PATIENCE
         while (said := re.search(r"^(\d+)\n", log.read_text(errors="replace"), re.M)) is None:

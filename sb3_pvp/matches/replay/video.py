@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import Refusal, extra
 from sb3_pvp.envs.renderer import RENDER_FPS
 from sb3_pvp.game import find_game
 from sb3_pvp.matches.replay.recording import Moment, Recording, TextScene

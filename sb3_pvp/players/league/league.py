@@ -15,8 +15,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer
 
 from sb3_pvp.common.arguments import Kind
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.common.errors import first_error
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra, first_error
 from sb3_pvp.players.league.leaderboard import Standing, leaderboard
 from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file

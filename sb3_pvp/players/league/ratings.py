@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol,
 
 from pydantic import BaseModel, Field
 
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import extra
 from sb3_pvp.common.html_tables import html_table
 from sb3_pvp.common.snapshots import Snapshot, check_identity
 from sb3_pvp.players.league.bradley_terry import BradleyTerry, center_of, fit_bradley_terry

@@ -15,8 +15,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal, one_line, refusals
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import Refusal, extra, one_line, refusals
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.files.fighter_files import export_fighter, has_onnx
 from sb3_pvp.policies.files.model_files import load, steps_of

@@ -12,8 +12,7 @@ from typing import Any, cast
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.presets import ALGO, is_ours
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import Refusal, extra, refusals
 from sb3_pvp.matches.curves import CONFIG, Run, read_curves
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.errors import Refusal, refusals
-from sb3_pvp.common.extras import extra
+from sb3_pvp.common.errors import Refusal, extra, refusals
 
 #: The file in the run folder that identifies its W&B run, and the version of its format.
 RUN_FILE, VERSION = "wandb_run.json", 1

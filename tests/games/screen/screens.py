@@ -60,8 +60,8 @@ def written(folder: Path, content: dict[str, Any], name: str = "painter.yaml") -
 
 
 def started_by(pid: int) -> set[int]:
-    """The processes below another one, without those that Python keeps for further ones."""
-    below = psutil.Process(pid).children(recursive=True)
+    """The processes below another one, without those that Python keeps for further ones, and those that have ended."""
+    below = [each for each in psutil.Process(pid).children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
     return {each.pid for each in below if "from multiprocessing" not in " ".join(each.cmdline())}
 
 

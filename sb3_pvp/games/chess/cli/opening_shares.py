@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sb3_pvp.common.atomic_files import replacing, write_atomically
-from sb3_pvp.common.pictures import check_pictures, new_figure
+from sb3_pvp.common.errors import extra
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.games.chess.cli.chess_games import ChessFight, find_player, play_games
 from sb3_pvp.games.chess.notation import name_opening, write_pgn
 from sb3_pvp.players.league.players import player_of_file
@@ -48,7 +49,8 @@ def play_openings(
     models: Sequence[str], games: int, seed: int, stem: Path, say: Callable[[str], object]
 ) -> list[Repertoire]:
     """Lets each model play against itself, with sampled actions; writes all games and a picture beside the ``stem``."""
-    check_pictures()
+    with extra("plots", "pictures"):
+        import matplotlib  # noqa: F401  (before work whose end is a picture)
     played, texts = list[Repertoire](), list[str]()
     for name in models:
         choice, game = find_player(name, deterministic=False)

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sb3_pvp.common.errors import refusals
-from sb3_pvp.common.pictures import check_pictures
+from sb3_pvp.common.errors import extra, refusals
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -37,7 +36,8 @@ def grid(
     from sb3_pvp.games.lanes.cli.grid_table import draw_grids, grid_rows
 
     torch.set_num_threads(1)
-    check_pictures()
+    with extra("plots", "pictures"):
+        import matplotlib  # noqa: F401  (before work whose end is a picture)
     with refusals():
         rows = grid_rows(
             output, tile or [1, 2, 3, 4], seeds, minutes, opponent, battles, typer.echo if not as_json else None
@@ -61,7 +61,8 @@ def legibility(
     """Read elixir, and what a troop is, from pictures of 64 to 448 pixels with a linear probe."""
     from sb3_pvp.games.lanes.cli.legibility import draw_legibility, probe
 
-    check_pictures()
+    with extra("plots", "pictures"):
+        import matplotlib  # noqa: F401  (before work whose end is a picture)
     with refusals():
         rows = [probe(each, frames) for each in size or [64, 96, 128, 224, 448]]
         draw_legibility(output / "legibility.png", rows)
