@@ -108,7 +108,9 @@ def test_algorithms_for_boxes_learn_a_game_of_numbers_only() -> None:
     """SB3's own PPO: it cuts its numbers to -1 and 1."""
     env = PvpVecEnv(16, game=PettingZooTeam(partial(Thermostat, only_numbers=True)), opponent="noop")
     assert env.action_space == spaces.Box(-1, 1, (2,))
-    model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=64, learning_rate=0.003, gamma=0.0, seed=0, device="cpu")
+    model = PPO(
+        "MultiInputPolicy", env, n_steps=16, batch_size=64, learning_rate=0.003, gamma=0.0, seed=0, device="cpu"
+    )
     model.learn(8_000)
     assert np.mean([episode["r"] for episode in model.ep_info_buffer]) > 0.7
 
