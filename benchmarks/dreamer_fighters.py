@@ -202,7 +202,7 @@ def legal(
     path: Annotated[Path, typer.Argument(help="The model, by its file.", exists=True, dir_okay=False)],
     decisions: Annotated[int, typer.Option(min=1, help="So many decisions are looked at.")] = 1_000_000,
 ) -> None:
-    """Count the actions of a model that masks or rules forbid, in fights against the bot."""
+    """Count the actions of a model in fights against the bot that masks or rules forbid where they allow others."""
     import numpy as np
 
     from sb3_pvp import load
@@ -217,7 +217,10 @@ def legal(
         actions, state = model.predict(observations, state, starts, deterministic=False)
         chosen = np.zeros_like(masks)
         np.put_along_axis(chosen, actions + contract.head_offsets[:-1], True, 1)
-        illegal += int((chosen & ~(masks & contract.dependencies.satisfied(chosen))).any(1).sum())
+        allowed, first = masks & contract.dependencies.satisfied(chosen), contract.head_offsets[:-1]
+        # A head without a legal entry takes its first one, which does nothing.
+        allowed[:, first] |= ~np.logical_or.reduceat(allowed, first, axis=1)
+        illegal += int((chosen & ~allowed).any(1).sum())
         played += len(actions)
         observations, _, starts, _ = env.step(actions)
     typer.echo(f"{illegal} of {played:,} actions were illegal")
