@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -55,16 +56,13 @@ class PvpVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         own = FightSettings.from_arguments(None, *others, opponent=opponent, world=world, **settings)
         if max_episode_steps is not None:
             limit = POSITIVE.read("max_episode_steps", max_episode_steps)
-            settings["max_episode_ticks"] = min(limit, own.max_episode_ticks or limit)
-            own = FightSettings.from_arguments(None, opponent=opponent, world=world, **settings)
+            own = replace(own, max_episode_ticks=min(limit, own.max_episode_ticks or limit))
         self.num_envs, self.render_mode = POSITIVE.read("num_envs", num_envs), check_render_mode(render_mode)
         self.fights = Fights(self.num_envs, own)
         self.fights.check_pairs()
         self._rows = [FightInterface(self.fights, row, render_mode) for row in range(self.num_envs)]
-        self.single_observation_space, self.single_action_space = (
-            self.fights.observation_space,
-            self.fights.action_space,
-        )
+        self.single_observation_space = self.fights.observation_space
+        self.single_action_space = self.fights.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._started = False
