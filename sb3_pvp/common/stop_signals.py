@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
@@ -28,7 +27,7 @@ _Handler = Callable[[int, FrameType | None], Any]
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)  # handlers of a program that has set none
 _PAUSE = 0.1  # seconds until a signal comes again
 _FRAGILE = "importlib._bootstrap", "llvmlite"  # parts of the names of files whose functions must not be interrupted
-_waits: dict[str, float] = {}  # when a signal has waited for these for long enough
+_waits: dict[str, float] = {}  # "again": when a signal comes again; "end": when it has waited for long enough
 
 
 @contextmanager
@@ -129,12 +128,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _send_later() -> None:
-    again: Callable[[], None] = _thread.interrupt_main
-    if hasattr(signal, "pthread_kill"):  # not on Windows; this also wakes a thread that waits
-        again = partial(signal.pthread_kill, threading.main_thread().ident or 0, signal.SIGINT)
-    timer = threading.Timer(_PAUSE, again)
+    if "again" in _waits:  # several were dropped at once
+        return
+    _waits["again"] = time.monotonic() + _PAUSE
+    timer = threading.Timer(_PAUSE, _send_again)
     timer.daemon = True
     timer.start()
+
+
+def _send_again() -> None:
+    if _waits.pop("again", None) is None:  # another signal has stopped the command meanwhile
+        return
+    if hasattr(signal, "pthread_kill"):  # not on Windows; this also wakes a thread that waits
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 def _raise() -> None:
