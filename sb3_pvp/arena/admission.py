@@ -56,7 +56,7 @@ class AdmissionReport:
 
 
 def candidates(
-    source: str, owner: str, trusted: bool, known: Sequence[Entrant], names: Collection[str] = ()
+    source: str, owner: str, trusted: bool, known: Sequence[Entrant], names: Collection[str], kinds: Collection[str]
 ) -> Iterator[Candidate]:
     """Yields who is found at a source that is no player yet.
 
@@ -67,6 +67,7 @@ def candidates(
         trusted: files may be unpickled.
         known: the players so far, which are not looked at again.
         names: of the game's scripts and of fighters that ship, which are no paths.
+        kinds: that may enter; of files in a folder that are the same but for their ending, one is looked at.
 
     Raises `ValueError` and `OSError` if the source cannot be read.
     """
@@ -82,7 +83,7 @@ def candidates(
     if not path.exists():
         raise FileNotFoundError(f"there is no file, folder or script {source}{did_you_mean(source, names)}")
     versions = {each.version for each in known}
-    files = [path] if path.is_file() else _files_in(path)
+    files = [path] if path.is_file() else _files_in(path, trusted, kinds)
     for file in files:
         if file.suffix not in _SUFFIXES:
             raise ValueError(f"{file} is no model file: its name must end in {', '.join(_SUFFIXES)}")
@@ -194,13 +195,17 @@ def _read(path: Path, kind: str) -> tuple[dict[str, Any], str]:
     return {"algorithm": name_of(file), "steps": steps_of(path)}, digest.hexdigest()
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _files_in(folder: Path, trusted: bool, kinds: Collection[str]) -> list[Path]:
     """Returns the model files of a run's or league's players, or else all of a folder."""
     for league in (folder, folder / LEAGUE):
         if (league / SETTINGS).is_file():
             opened = League.existing(league)
             return [opened.path(player) for player in opened.players()]
-    return sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES and not file.name.startswith("."))
+    found = [file for file in folder.iterdir() if file.suffix in _SUFFIXES and not file.name.startswith(".")]
+    # Of a model's forms, such as the zip and the graph of a run, the one that may enter and says most of itself.
+    forms = (ONNX, ZIP, FIGHTER) if trusted else (ZIP, ONNX, FIGHTER)
+    found.sort(key=lambda file: (_SUFFIXES[file.suffix] in kinds, forms.index(_SUFFIXES[file.suffix])))
+    return sorted({file.stem: file for file in found}.values())
 
 
 def _exploitability(file: Path) -> dict[str, Any]:

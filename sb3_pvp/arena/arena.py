@@ -98,7 +98,7 @@ class Arena:
         """Does the same as `add`, but lets nobody in."""
         return [
             examine(each, self.challenge, self.store, self.workers)[0]
-            for each in candidates(source, owner, trusted, (), self._names)
+            for each in candidates(source, owner, trusted, (), self._names, self.challenge.entry.kinds)
         ]
 
     def remove(self, player: str, reason: str = "withdrawn") -> None:
@@ -190,7 +190,7 @@ class Arena:
 
     def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[AdmissionReport]:
         reports = []
-        for candidate in candidates(source, owner, trusted, known, self._names):
+        for candidate in candidates(source, owner, trusted, known, self._names, self.challenge.entry.kinds):
             report, entrant, content = examine(candidate, self.challenge, self.store, self.workers)
             twin = self.store.add(entrant, content)
             if twin is not None and not report.refusal:

@@ -114,6 +114,22 @@ def test_a_strangers_fighter_enters_and_its_twins_do_not(arena: Arena, models: P
     assert {each.name: each.state for each in arena.players}["ann+archer"] == "active"
 
 
+def test_of_a_models_forms_in_a_folder_the_best_one_enters(tmp_path: Path, models: Path) -> None:
+    """As a run of MAPOCA leaves them: they are one player, though their weights do not tell."""
+    for name in ("a.fighter", "a.zip", "a.onnx", "b.zip", "b.onnx", ".c.zip"):
+        (tmp_path / name).write_bytes(name.encode())
+
+    def found(trusted: bool, kinds: tuple[str, ...]) -> list[str]:
+        made = admission.candidates(str(tmp_path), "", trusted, (), (), kinds)
+        return [each.path.name for each in made if each.path is not None]
+
+    every = ("fighter", "onnx", "zip", "script")
+    assert found(True, every) == ["a.fighter", "b.zip"]
+    assert found(False, every) == ["a.fighter", "b.onnx"]
+    assert found(True, ("fighter", "onnx")) == ["a.fighter", "b.onnx"]
+    assert found(True, ("zip",)) == ["a.zip", "b.zip"]
+
+
 def test_another_version_of_a_file_is_another_player(arena: Arena, models: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

@@ -8,7 +8,7 @@ import html
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -44,7 +44,7 @@ def replay_page(recording: Recording) -> str:
 class ShownFight:
     """A fight that a notebook shows as a page inside its own."""
 
-    page: str
+    page: str = field(repr=False)  # notebooks keep the text of an output beside it
     height: int  #: In pixels.
 
     def _repr_html_(self) -> str:

@@ -218,7 +218,9 @@ def test_no_label_is_cut(tab: Tab, page: Path, width: int) -> None:
 
 def test_a_notebook_shows_the_page_inside_its_own(tab: Tab, fight: Recording, tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.html"
-    shown = show_fight(fight, height=500)._repr_html_()
+    found = show_fight(fight, height=500)
+    assert len(repr(found)) < 50, "a notebook keeps this beside the page"
+    shown = found._repr_html_()
     told = "<script>document.documentElement.dataset.tick = 'none'</script>"  # which the tab waits for
     notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{told}{shown}</body>", encoding="utf-8")
     tab.open(notebook)
