@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
+import sys
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 from matplotlib.image import imread
 from stable_baselines3.common.monitor import load_results
 
+from sb3_pvp.arena import Arena
 from tests.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
@@ -45,11 +50,54 @@ def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypa
     import nbformat
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # for !sb3-pvp
     monkeypatch.chdir(tmp_path)
     notebook = nbformat.read(path, 4)
     # A machine may be busy: there is no limit of time.
     nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
     assert len(pictures(notebook)) >= 2
+    RESULTS[path.stem](tmp_path, printed(notebook))
+
+
+def printed(notebook: Any) -> str:
+    outputs = [output for cell in cells(notebook) for output in cell["outputs"] if output.get("name") != "stderr"]
+    return "\n".join(each.get("text") or each["data"].get("text/html", "") for each in outputs)
+
+
+def catches_balls(folder: Path, text: str) -> None:
     # At random, one catches an eighth of the balls, which is a mean of -0.75.
-    returns = load_results(tmp_path / "catch")["r"]
+    returns = load_results(folder / "catch")["r"]
     assert returns[:100].mean() < -0.5 and returns[-100:].mean() > -0.4
+
+
+def beats_the_bot(folder: Path, text: str) -> None:
+    before, after = re.findall(r"<td>all</td><td>([\d.]+)%", text)
+    assert float(before) < 50 and float(after) > 85 and "<iframe" in text
+
+
+def beats_what_it_has_not_met(folder: Path, text: str) -> None:
+    rates = {name: float(rate) for name, rate in re.findall(r"(\w+) +win rate ([\d.]+)%", text)}
+    assert rates["baseline"] > 60 and rates["honest"] > 60
+
+
+def rates_and_exploits(folder: Path, text: str) -> None:
+    players = re.findall(r"<tr><td>([\w-]+)</td>", text)
+    assert players[-5] == "generalist" and {*players[-2:]} == {"baseline", "scripted"}
+    found = {name: int(share) for name, share in re.findall(r"([\w-]+): some opponent wins at least (\d+)%", text)}
+    assert found["scripted"] > 65 and found["scripted"] > found["fast"]
+
+
+def is_above_its_younger_self(folder: Path, text: str) -> None:
+    with closing(Arena(folder / "arena")) as arena:
+        players = [line.player for line in arena.table()]
+    assert players[0] == "generalist" and players.index("ann+advanced") < players.index("ann+beginner")
+    assert text.count("faults=0, failed=0, is_over=True") == 5 and text.count("<iframe") == 2
+
+
+RESULTS = {
+    "ai_vs_ai": is_above_its_younger_self,
+    "own_game": beats_what_it_has_not_met,
+    "rate_and_exploit": rates_and_exploits,
+    "train_and_watch": beats_the_bot,
+    "world_model": catches_balls,
+}
