@@ -128,9 +128,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _send_later() -> None:
-    if "again" in _waits:  # several were dropped at once
+    now = time.monotonic()
+    if now < _waits.get("again", 0.0):  # several were dropped at once
         return
-    _waits["again"] = time.monotonic() + _PAUSE
+    _waits["again"] = now + _PAUSE
     timer = threading.Timer(_PAUSE, _send_again)
     timer.daemon = True
     timer.start()
