@@ -26,9 +26,10 @@ from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.games.osrs.scripted import SCRIPTS
 from sb3_pvp.matches.evaluation import evaluate_model, wilson_interval
-from sb3_pvp.players.league import Player
+from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.league.bradley_terry import fit_bradley_terry
 from sb3_pvp.players.league.payoff import Counts, Payoff
+from sb3_pvp.players.league.players import player_of_file
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.acting import Decision
 
@@ -127,18 +128,17 @@ def train(name: str, seed: int, out: Path, seconds: float, part: float) -> None:
 
 
 def compared(out: Path, fights: int, habits: int, exploit_steps: int, seed: int) -> None:
-    """Writes ``results.json``: fights of all pairs, habits, and best responses of so many steps (0: none).
+    """Writes ``results.json``: fights of all pairs, also at equal steps, habits, and best responses of so many steps.
 
-    What is in the file already is not measured again.
+    What is in the file already is not measured again; 0 steps: no responses.
     """
     th.set_num_threads(1)
     paths = {path.parent.name: path for path in sorted(out.glob(f"*/{FINAL}"))}
     if len(paths) < 2:
         raise Refusal(f"{out} has {len(paths)} fighters: train some with `python -m benchmarks memory run`")
     file = out / RESULTS
-    found: dict[str, Any] = (
-        json.loads(file.read_text()) if file.exists() else {"pairs": {}, "habits": {}, "exploit": {}}
-    )
+    found: dict[str, Any] = {"pairs": {}, "equal": {}, "habits": {}, "exploit": {}}
+    found |= json.loads(file.read_text()) if file.exists() else {}
     for part, key, measure in _measurements(paths, fights, habits, exploit_steps, seed, out):
         if key not in found[part]:
             found[part][key] = measure()
@@ -153,10 +153,25 @@ def _measurements(
     for first, second in combinations(paths, 2):
         yield "pairs", f"{first} {second}", lambda a=paths[first], b=paths[second]: _meet(a, b, fights, seed)
     for name, path in paths.items():
+        kind, _, number = name.partition("-")
+        other = f"none-{number}"
+        if kind == "none" or other not in paths:
+            continue
+        snapshot = _snapshot(paths[other], load(path).num_timesteps)
+        for own in (each for each in paths if each.partition("-")[0] == kind):
+            key = f"{own} {other}@{player_of_file(snapshot).step}"
+            yield "equal", key, lambda a=paths[own], b=snapshot: _meet(a, b, fights, seed)
+    for name, path in paths.items():
         for habit in HABITS:
             yield "habits", f"{name} {habit}", lambda path=path, habit=habit: _against_habit(path, habit, habits, seed)
     for name, path in paths.items() if exploit_steps else ():
         yield "exploit", name, lambda name=name, path=path: _exploited(path, out / "exploit" / name, exploit_steps)
+
+
+def _snapshot(path: Path, steps: int) -> Path:
+    """Returns the snapshot of a fighter's training after about so many steps."""
+    league = League.existing(path.parent)
+    return league.path(min(league.players(), key=lambda player: abs((player.step or 0) - steps)))
 
 
 def _meet(first: Path, second: Path, fights: int, seed: int) -> list[int]:

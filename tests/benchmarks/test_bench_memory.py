@@ -1,0 +1,30 @@
+"""The study of fighters with memory: runs in parts, and what is compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.memory.fighters import RESULTS, compared, ratings, train
+from benchmarks.memory.pictures import table
+
+
+@pytest.mark.slow
+def test_runs_go_on_and_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("none", "gru"):
+        for _ in range(2):
+            train(name, 0, tmp_path, seconds=8, part=4)
+    train("gru", 0, tmp_path, seconds=8, part=4)
+    assert "gru:0 has had its" in capsys.readouterr().out
+    compared(tmp_path, fights=2, habits=2, exploit_steps=0, seed=0)
+    found = json.loads((tmp_path / RESULTS).read_text())
+    assert [*found["pairs"]] == ["gru-0 none-0"] and sum(found["pairs"]["gru-0 none-0"]) == 2
+    ((key, counts),) = found["equal"].items()
+    assert key.startswith("gru-0 none-0@") and sum(counts) == 2
+    assert {*found["habits"]} == {f"{name}-0 {habit}" for name in ("none", "gru") for habit in ("prayer", "style")}
+    assert len(table(tmp_path).splitlines()) == 2 + len(ratings(found)) == 4
+    capsys.readouterr()
+    compared(tmp_path, fights=2, habits=2, exploit_steps=0, seed=0)
+    assert capsys.readouterr().out == "", "what is there is not measured again"
