@@ -12,6 +12,7 @@ import pandas as pd
 
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.match_rounds import RoundSummary
+from sb3_pvp.common.errors import extra
 
 _LAST = "last_round_at"
 _LEAST = 0.1  # seconds between two rounds
@@ -43,12 +44,10 @@ def serve(
         told: called with the summary of each round, ``None`` at the end of the season, or what went wrong.
         rounds: end after so many.
 
-    Raises `ValueError` if APScheduler is not installed.
+    Raises `MissingExtra` if APScheduler is not installed.
     """
-    try:
+    with extra("arena", "rounds on schedule"):
         from apscheduler.schedulers.background import BackgroundScheduler
-    except ModuleNotFoundError as error:
-        raise ValueError('rounds on schedule need APScheduler: pip install "sb3-pvp[arena]"') from error
     # The scheduler only says when: rounds run in this thread, so that Ctrl-C reaches them. Due twice is due once.
     due, scheduler = threading.Event(), BackgroundScheduler(timezone=UTC)
     last = float(arena.store.fact(_LAST) or 0)

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import check_seed
+from sb3_pvp.common.errors import extra
 from sb3_pvp.envs.env import FightInterface
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.renderer import Frame
@@ -20,10 +21,8 @@ from sb3_pvp.game.contract.turn import check_actions
 from sb3_pvp.players.opponents import SELF_PLAY
 from sb3_pvp.players.seats import Observation, observation_space
 
-try:
+with extra("pettingzoo", "parallel environments"):
     from pettingzoo import ParallelEnv
-except ImportError as error:
-    raise ImportError("parallel_env needs PettingZoo: pip install 'sb3-pvp[pettingzoo]'") from error
 
 AGENTS = ("fighter_0", "fighter_1")
 

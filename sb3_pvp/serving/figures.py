@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from sb3_pvp.common.errors import extra
 from sb3_pvp.common.open_files import ACCEPTED_AT_ONCE
 from sb3_pvp.serving.batching import Count
 
@@ -57,13 +58,11 @@ async def metrics_server(
 ) -> AsyncIterator[tuple[int, Count]]:
     """Serves ``/metrics`` and ``/health`` over HTTP in this event loop; yields the port, and what counts batches.
 
-    ``/health`` returns 200 if ``health`` has the status ``"ok"``, else 503. Raises `ValueError` without
-    prometheus_client, and `OSError` if the address cannot be bound.
+    ``/health`` returns 200 if ``health`` has the status ``"ok"``, else 503. Raises `MissingExtra`
+    without prometheus_client, and `OSError` if the address cannot be bound.
     """
-    try:
+    with extra("metrics", "figures for Prometheus, --metrics-port,"):
         from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-    except ImportError as error:
-        raise ValueError("--metrics-port needs prometheus_client: pip install 'sb3-pvp[metrics]'") from error
     registry = CollectorRegistry()
     registry.register(_Collector(server))
     given: dict[str, Any] = {"labelnames": ["model"], "registry": registry}

@@ -108,5 +108,5 @@ def test_an_opponent_is_refused() -> None:
 def test_without_pettingzoo_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     monkeypatch.delitem(sys.modules, "sb3_pvp.envs.pettingzoo_env", raising=False)
-    with pytest.raises(ImportError, match=r"pip install 'sb3-pvp\[pettingzoo\]'"):
+    with pytest.raises(ImportError, match=r'pip install "sb3-pvp\[pettingzoo\]"'):
         _ = sb3_pvp.envs.parallel_env

@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any
 
+from sb3_pvp.common.errors import extra
 from sb3_pvp.common.stop_signals import kept
 
 #: CPUs of an actor; it uses one thread.
@@ -20,15 +21,13 @@ def connect() -> Any:
     otherwise one begins here, which ends with this process.
 
     Raises:
-        ValueError: if Ray is not installed.
+        MissingExtra: if Ray is not installed.
         ConnectionError: if there is no cluster at that address.
     """
     # Ray reports the usage of every cluster to its makers unless told otherwise.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
+    with extra("ray", "actors on many machines"):
         ray = importlib.import_module("ray")
-    except ModuleNotFoundError as error:
-        raise ValueError('actors on many machines need Ray: pip install "sb3-pvp[ray]"') from error
     if not ray.is_initialized():
         _check_address(os.environ.get("RAY_ADDRESS", ""))
         with kept():  # Ray exits at once at SIGTERM

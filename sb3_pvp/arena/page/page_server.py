@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.errors import extra
 
 HOST, PORT = "127.0.0.1", 8400
 #: Connections at the same time, and bytes of a message of a viewer, who has nothing to say.
@@ -23,12 +23,10 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
 
     Raises `Refusal` if its packages are missing, and `OSError` if nothing can listen there.
     """
-    try:
+    with extra("arena", "pages of an arena, which --no-page leaves out,"):
         import uvicorn
 
         from sb3_pvp.arena.page.app import make_app
-    except ModuleNotFoundError as error:
-        raise Refusal(f'the page needs {error.name}: pip install "sb3-pvp[arena]", or --no-page') from error
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere what is unread is kept as long as its reader wishes

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from sb3_pvp.common.errors import extra
 from sb3_pvp.common.processes import WatchedProcess
 from sb3_pvp.game import WorldError
 from sb3_pvp.games.screen.game_file import Region, ScreenInput
@@ -53,12 +54,10 @@ class VirtualDisplay:
     """
 
     def __init__(self, size: Sequence[int], name: str | None = None) -> None:
-        try:
+        with extra("screen", "screens"):
             import mss
             from Xlib import XK, X, display, error
             from Xlib.ext import xtest
-        except ImportError as lacking:
-            raise ScreenError(f'screens need mss and python-xlib ({lacking}): pip install "sb3-pvp[screen]"') from None
         self._x, self._keys, self._xtest, self._errors = X, XK, xtest, (error.XError, error.ConnectionClosedError)
         self._server: WatchedProcess | None = None
         self._program: WatchedProcess | None = None

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 
-from sb3_pvp.common.errors import require_known
+from sb3_pvp.common.errors import extra, require_known
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
 from sb3_pvp.policies.export.onnx_graph import actor_graph, critic_graph
 from sb3_pvp.policies.features import ACTION_MASK, MEMORY, NEXT_MEMORY, OBSERVATION, PRIVILEGED, part_of
@@ -219,13 +219,11 @@ class OnnxBackend:
 def open_session(graph: bytes) -> Any:
     """Returns ONNX Runtime's session of a graph, on one core.
 
-    A graph that refers to other files (`ELSEWHERE`) could read any of them. Raises `ValueError` if ONNX Runtime is not
-    installed, and what ONNX Runtime raises for what is no graph that it knows.
+    A graph that refers to other files (`ELSEWHERE`) could read any of them. Raises `MissingExtra` without ONNX Runtime,
+    and what ONNX Runtime raises for what is no graph that it knows.
     """
-    try:
+    with extra("onnx", "graphs"):
         import onnxruntime
-    except ImportError as error:
-        raise ValueError("the ONNX back-end needs ONNX Runtime: pip install 'sb3-pvp[onnx]'") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is wrong is raised as well

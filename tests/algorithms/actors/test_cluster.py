@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from sb3_pvp.algorithms.actors import connect
+from sb3_pvp.common.errors import MissingExtra
 from sb3_pvp.zoo import train
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name)
+        raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ValueError, match=r'pip install "sb3-pvp\[ray\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install "sb3-pvp\[ray\]"'):
         connect()
 
 

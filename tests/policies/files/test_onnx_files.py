@@ -249,7 +249,7 @@ def test_nonsense_in_the_trial_is_refused_before_any_fight(tmp_path: Path) -> No
 
 def test_it_needs_onnx_runtime(fighter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install 'sb3-pvp[onnx]'" in refused(written(Path(fighter).read_bytes(), tmp_path))
+    assert 'pip install "sb3-pvp[onnx]"' in refused(written(Path(fighter).read_bytes(), tmp_path))
 
 
 def test_fights_with_it_are_recorded(fighter: str, tmp_path: Path) -> None:
