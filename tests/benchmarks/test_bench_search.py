@@ -33,10 +33,12 @@ def test_parts_go_on_where_they_were_stopped_and_are_drawn(
     before = [line for line in lines if line["method"] == "expert"]
     assert before[0]["cpu_s"] == 0 and before[-1]["cpu_s"] >= 0.6
     run_part("expert", 0, 0.01, 0.3, tmp_path, "layers", {})  # complete
-    run_part("expert", 0, 0.02, 0.3, tmp_path, "layers", {})
+    more = before[-1]["cpu_s"] / 60 + 0.01  # the first part may have compiled for longer than it had
+    run_part("expert", 0, more, 0.3, tmp_path, "layers", {})
     lines = [json.loads(line) for line in (tmp_path / LINES).read_text().splitlines()]
     after = [line for line in lines if line["method"] == "expert"]
-    assert len(after) > len(before) and after[-1]["steps"] > before[-1]["steps"] and after[-1]["cpu_s"] >= 1.2
+    assert len(after) > len(before) and after[-1]["steps"] > before[-1]["steps"]
+    assert after[-1]["cpu_s"] >= 60 * more
     assert [line["cpu_s"] for line in after] == sorted(line["cpu_s"] for line in after)
     with pytest.raises(SystemExit) as ended:
         main(["search", "draw", str(tmp_path), "--out", str(tmp_path / "shares.png")])

@@ -41,7 +41,8 @@ def in_thread(main: Main, port: int = 0) -> Iterator[int]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert listening.wait(TIMEOUT)
+    while not listening.wait(0.1):  # as long as it takes: the rules may have to be compiled first
+        assert thread.is_alive()
     try:
         yield ports[0]
     finally:
