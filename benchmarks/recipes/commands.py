@@ -31,13 +31,13 @@ def report(
     json_file: Annotated[Path, typer.Option("--json", help="Gets the runs, beside those of before.")] = Path(
         "recipes.json"
     ),
-    picture: Annotated[Path, typer.Option(help="Gets the responses' curves.")] = Path("recipes.png"),
+    picture: Annotated[Path, typer.Option(help="Gets what the responses win.")] = Path("recipes.png"),
 ) -> None:
     """Print a Markdown table of runs and their best responses, and draw the responses."""
     from benchmarks.recipes.study import draw, merged, read_run, table, with_rating
 
     with refusals():
-        found = merged(json_file, [with_rating(read_run(run), league) for run in runs])
+        found = merged(json_file, [with_rating(each, league) for run in runs for each in read_run(run)])
     draw(picture, found)
     typer.echo(table(found))
 

@@ -11,15 +11,18 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from benchmarks.learning_curves.records import read_evaluations, read_settings
+from benchmarks.learning_curves.records import Evaluation, read_evaluations, read_settings
 from benchmarks.learning_curves.run import CHECKPOINT
 from sb3_pvp.callbacks.exploiters.best_response import FIGURES, Start
 from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.players.league import League, Player, file_name
 from sb3_pvp.players.league.league import PLAYERS
 from sb3_pvp.policies.files.model_files import load
 
 STARTS: tuple[Start, ...] = get_args(Start)
+#: Beside the checkpoint of a run: ``sb3-pvp export checkpoint.zip averaged.fighter --average``.
+AVERAGED = "averaged"
 
 
 class Curve(BaseModel):
@@ -43,6 +46,8 @@ class Trained(BaseModel):
     ci95: tuple[float, float]
     exploitability: float | None  #: Lower bound, see docs/exploitability.md.
     responses: list[Curve]
+    #: By build: what the best of the responses to fights in it alone wins.
+    builds: dict[str, float] = {}
     #: Bradley-Terry with its 95 % interval, in the league of its seed.
     rating: tuple[float, float, float] | None = None
 
@@ -53,28 +58,47 @@ class Trained(BaseModel):
 
     @property
     def exploited(self) -> float | None:
-        """What the better of its best responses wins."""
-        return max((each.final for each in self.responses), default=None)
+        """What the best of its best responses wins: in the worst build, if it was measured by build."""
+        return max(self.builds.values() or (each.final for each in self.responses), default=None)
 
 
-def read_run(folder: Path) -> Trained:
+def read_run(folder: Path) -> list[Trained]:
     """Reads a run of ``learning_curves train``, with the figures of ``sb3-pvp exploit`` on its checkpoint, if any.
 
-    Raises `ValueError` if there is no run, or it has no evaluation yet.
+    The averaged policy of the run is a second one, if its export, `AVERAGED`, was exploited too; it has no win rate of
+    its own, that of the policy stands for it. Raises `ValueError` if there is no run, or it has no evaluation yet.
     """
     settings, evaluations = read_settings(folder), read_evaluations(folder)
     if not evaluations:
         raise ValueError(f"the run in {folder} has no evaluation yet")
-    last, figures = evaluations[-1], folder / "exploit" / Path(CHECKPOINT).stem / FIGURES
-    found = json.loads(figures.read_text()) if figures.is_file() else {"lower_bound": None, "responses": []}
+    fighters = {settings["preset"]: Path(CHECKPOINT).stem, f"{settings['preset']}, averaged": AVERAGED}
+    measured = {name: _read_figures(folder / "exploit", fighter) for name, fighter in fighters.items()}
+    return [
+        _trained(name, settings["seed"], evaluations[-1], *figures)
+        for name, figures in measured.items()
+        if name == settings["preset"] or any(figures)
+    ]
+
+
+def _read_figures(folder: Path, fighter: str) -> tuple[dict[str, Any], dict[str, float]]:
+    """Returns the figures over all builds, and what the best response in each build wins; both may be empty."""
+    figures, of_builds = folder / fighter / FIGURES, folder / f"{fighter}-each-build"
+    builds = {file.parent.name: json.loads(file.read_text()) for file in sorted(of_builds.glob(f"*/{FIGURES}"))}
+    return (
+        json.loads(figures.read_text()) if figures.is_file() else {},
+        {build: found["result"]["value"] for build, found in builds.items()},
+    )
+
+
+def _trained(name: str, seed: int, last: Evaluation, found: dict[str, Any], builds: dict[str, float]) -> Trained:
     return Trained(
-        recipe=settings["preset"],
-        seed=settings["seed"],
+        recipe=name,
+        seed=seed,
         steps=last.steps,
         cpu_minutes=last.cpu_s / 60,
         win_rate=last.win_rate,
         ci95=last.ci95,
-        exploitability=found["lower_bound"],
+        exploitability=found.get("lower_bound"),
         responses=[
             Curve(
                 start=each["start"],
@@ -83,9 +107,10 @@ def read_run(folder: Path) -> Trained:
                 win_rates=[point["value"] for point in each["curve"]],
                 final=each["result"]["value"],
             )
-            for each in found["responses"]
+            for each in found.get("responses", [])
             if each["result"] is not None
         ],
+        builds=builds,
     )
 
 
@@ -93,7 +118,7 @@ def add_to_league(folder: Path, runs: Iterable[Path]) -> None:
     """Copies the fighters of runs into a league, whose fights start like theirs, for ``sb3-pvp league rate``."""
     league = League(folder)
     for run in runs:
-        with replacing(league.folder / PLAYERS / file_name(read_run(run).player)) as partial:
+        with replacing(league.folder / PLAYERS / file_name(read_run(run)[0].player)) as partial:
             shutil.copyfile(run / CHECKPOINT, partial)
         model: Any = load(run / CHECKPOINT)
         league.set_fights(model.game, model.reset_params)
@@ -127,21 +152,26 @@ def merged(path: Path, runs: Sequence[Trained]) -> list[Trained]:
 
 
 def table(runs: Sequence[Trained]) -> str:
-    """Returns a Markdown table of means over seeds, with the range if there are several; the least exploited first."""
-    head = ["recipe", "seeds", "steps", "win rate against the baseline", "best response, scratch", "warm", "rating"]
+    """Returns a Markdown table of means over seeds, with the range if there are several; the least exploited first.
+
+    Columns are the builds in which responses were trained and the worst of them, or the starts of the responses.
+    """
+    builds = sorted({build for run in runs for build in run.builds})
+    exploited = [*builds, "worst build"] if builds else [f"best response, {STARTS[0]}", *STARTS[1:]]
+    head = ["recipe", "seeds", "steps", "win rate against the baseline", *exploited, "rating"]
     rows = []
     for name in _order(runs):
         own = [run for run in runs if run.recipe == name]
-        finals = {
-            start: [each.final for run in own for each in run.responses if each.start == start] for start in STARTS
-        }
+        of_starts = [[each.final for run in own for each in run.responses if each.start == start] for start in STARTS]
+        of_builds = [[run.builds[build] for run in own if build in run.builds] for build in builds]
+        worst = [run.exploited for run in own if run.exploited is not None]
         rows.append(
             [
                 name,
                 str(len(own)),
                 f"{mean(run.steps for run in own) / 1e6:.1f} M",
                 _cell([run.win_rate for run in own], ".1%"),
-                *(_cell(finals[start], ".1%") for start in STARTS),
+                *(_cell(finals, ".1%") for finals in ([*of_builds, worst] if builds else of_starts)),
                 _cell([run.rating[0] for run in own if run.rating is not None], ".0f"),
             ]
         )
@@ -156,11 +186,32 @@ def _cell(values: Sequence[float], form: str) -> str:
 
 
 def draw(path: Path, runs: Sequence[Trained]) -> None:
-    """Draws the best responses' curves, one panel per recipe, the least exploited first."""
-    from matplotlib.figure import Figure
+    """Draws what best responses win, the least exploited recipe first: by build, or their curves."""
+    (_draw_builds if any(run.builds for run in runs) else _draw_curves)(path, runs)
 
+
+def _draw_builds(path: Path, runs: Sequence[Trained]) -> None:
+    """Draws what the best response wins in each build against each seed, and the mean over seeds in the worst build."""
+    names, builds = _order(runs)[::-1], sorted({build for run in runs for build in run.builds})
+    figure = new_figure(8, 1.2 + 0.4 * len(names))
+    axes = figure.subplots()
+    for number, build in enumerate(builds):
+        own = [(run.builds[build], names.index(run.recipe)) for run in runs if build in run.builds]
+        values, rows = zip(*own, strict=True)
+        axes.scatter(values, rows, color=f"C{number}", s=22, alpha=0.7, label=build)
+    means = [_worst(runs, name) for name in names]
+    axes.scatter(means, range(len(names)), marker="|", color="black", s=260, label="worst build, mean")
+    axes.axvline(0.5, color="0.7", linewidth=0.8)
+    axes.set(yticks=range(len(names)), yticklabels=names, xlabel="what the best response wins")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=110)
+
+
+def _draw_curves(path: Path, runs: Sequence[Trained]) -> None:
     names = _order(runs)
-    figure = Figure(figsize=(3.2 * len(names), 3.4), layout="constrained")
+    figure = new_figure(3.2 * len(names), 3.4)
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         for curve in (curve for run in runs if run.recipe == name for curve in run.responses):
@@ -179,8 +230,9 @@ def draw(path: Path, runs: Sequence[Trained]) -> None:
 
 def _order(runs: Sequence[Trained]) -> list[str]:
     """Returns the recipes, the least exploited first."""
+    return sorted({run.recipe for run in runs}, key=lambda name: _worst(runs, name))
 
-    def measured(name: str) -> float:
-        return mean([run.exploited if run.exploited is not None else 1.0 for run in runs if run.recipe == name])
 
-    return sorted({run.recipe for run in runs}, key=measured)
+def _worst(runs: Sequence[Trained], name: str) -> float:
+    """What the best response wins, in the worst build if it was measured by build: mean over a recipe's seeds."""
+    return mean([1.0 if run.exploited is None else run.exploited for run in runs if run.recipe == name])

@@ -35,13 +35,13 @@ def _run(folder: Path, recipe: str, win_rate: float, exploited: float | None) ->
 
 def test_the_least_exploited_recipe_comes_first(tmp_path: Path) -> None:
     easy, hard = _run(tmp_path / "a", "easy", 0.97, 0.9), _run(tmp_path / "b", "hard", 0.9, 0.6)
-    lines = study.table([study.read_run(each) for each in (easy, hard)]).splitlines()
+    lines = study.table([*study.read_run(easy), *study.read_run(hard)]).splitlines()
     assert lines[2] == "| hard | 1 | 0.0 M | 90.0% |  | 60.0% |  |"
     assert lines[3].startswith("| easy | 1 |")
 
 
 def test_seeds_share_a_row(tmp_path: Path) -> None:
-    found = [study.read_run(_run(tmp_path / str(rate), "hard", rate, 0.5 + rate / 10)) for rate in (0.8, 0.9)]
+    found = [study.read_run(_run(tmp_path / str(rate), "hard", rate, 0.5 + rate / 10))[0] for rate in (0.8, 0.9)]
     rated = [
         run.model_copy(update={"rating": (1500.0 + shift, 0, 0)}) for run, shift in zip(found, (0, 20), strict=True)
     ]
@@ -51,11 +51,27 @@ def test_seeds_share_a_row(tmp_path: Path) -> None:
 
 def test_a_report_replaces_the_same_run_and_keeps_the_others(tmp_path: Path) -> None:
     found = tmp_path / "recipes.json"
-    study.merged(found, [study.read_run(_run(tmp_path / "a", "easy", 0.5, None))])
-    study.merged(found, [study.read_run(_run(tmp_path / "b", "hard", 0.9, 0.6))])
-    again = study.merged(found, [study.read_run(_run(tmp_path / "c", "easy", 0.7, 0.8))])
+    study.merged(found, study.read_run(_run(tmp_path / "a", "easy", 0.5, None)))
+    study.merged(found, study.read_run(_run(tmp_path / "b", "hard", 0.9, 0.6)))
+    again = study.merged(found, study.read_run(_run(tmp_path / "c", "easy", 0.7, 0.8)))
     assert [(each.recipe, each.win_rate) for each in again] == [("easy", 0.7), ("hard", 0.9)]
     study.draw(tmp_path / "recipes.png", again)
+    assert (tmp_path / "recipes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_fighters_measured_by_build_are_judged_by_the_worst_and_so_is_the_averaged_policy(tmp_path: Path) -> None:
+    run = _run(tmp_path / "a", "hard", 0.9, 0.5)
+    for fighter, rates in {"checkpoint": {"MED": 0.6, "PURE": 0.8}, "averaged": {"MED": 0.7, "PURE": 0.65}}.items():
+        for build, rate in rates.items():
+            place = run / "exploit" / f"{fighter}-each-build" / build
+            place.mkdir(parents=True)
+            (place / FIGURES).write_text(json.dumps({"result": {"value": rate}}))
+    found = study.merged(tmp_path / "recipes.json", study.read_run(run))
+    assert [(each.recipe, each.exploited) for each in found] == [("hard", 0.8), ("hard, averaged", 0.7)]
+    head, _, *rows = study.table(found).splitlines()
+    assert head == "| recipe | seeds | steps | win rate against the baseline | MED | PURE | worst build | rating |"
+    assert rows[0] == "| hard, averaged | 1 | 0.0 M | 90.0% | 70.0% | 65.0% | 70.0% |  |"
+    study.draw(tmp_path / "recipes.png", found)
     assert (tmp_path / "recipes.png").read_bytes().startswith(b"\x89PNG")
 
 
