@@ -42,8 +42,9 @@ class Trained(BaseModel):
     seed: int
     steps: int
     cpu_minutes: float
-    win_rate: float  #: Against the baseline, in the last evaluation.
-    ci95: tuple[float, float]
+    #: Against the baseline, in the last evaluation, with its interval; that of an averaged policy is not measured.
+    win_rate: float | None = None
+    ci95: tuple[float, float] | None = None
     exploitability: float | None  #: Lower bound, see docs/exploitability.md.
     responses: list[Curve]
     #: By build: what the best of the responses to fights in it alone wins.
@@ -65,19 +66,17 @@ class Trained(BaseModel):
 def read_run(folder: Path) -> list[Trained]:
     """Reads a run of ``learning_curves train``, with the figures of ``sb3-pvp exploit`` on its checkpoint, if any.
 
-    The averaged policy of the run is a second one, if its export, `AVERAGED`, was exploited too; it has no win rate of
-    its own, that of the policy stands for it. Raises `ValueError` if there is no run, or it has no evaluation yet.
+    The averaged policy of the run is a second one, if its export, `AVERAGED`, was exploited too. Raises `ValueError` if
+    there is no run, or it has no evaluation yet.
     """
     settings, evaluations = read_settings(folder), read_evaluations(folder)
     if not evaluations:
         raise ValueError(f"the run in {folder} has no evaluation yet")
-    fighters = {settings["preset"]: Path(CHECKPOINT).stem, f"{settings['preset']}, averaged": AVERAGED}
-    measured = {name: _read_figures(folder / "exploit", fighter) for name, fighter in fighters.items()}
-    return [
-        _trained(name, settings["seed"], evaluations[-1], *figures)
-        for name, figures in measured.items()
-        if name == settings["preset"] or any(figures)
-    ]
+    name, seed, last = settings["preset"], settings["seed"], evaluations[-1]
+    policy = _trained(name, seed, last, *_read_figures(folder / "exploit", Path(CHECKPOINT).stem))
+    averaged = _trained(f"{name}, averaged", seed, last, *_read_figures(folder / "exploit", AVERAGED))
+    found = [policy.model_copy(update={"win_rate": last.win_rate, "ci95": last.ci95})]
+    return found if averaged.exploited is None else [*found, averaged]
 
 
 def _read_figures(folder: Path, fighter: str) -> tuple[dict[str, Any], dict[str, float]]:
@@ -96,8 +95,6 @@ def _trained(name: str, seed: int, last: Evaluation, found: dict[str, Any], buil
         seed=seed,
         steps=last.steps,
         cpu_minutes=last.cpu_s / 60,
-        win_rate=last.win_rate,
-        ci95=last.ci95,
         exploitability=found.get("lower_bound"),
         responses=[
             Curve(
@@ -170,7 +167,7 @@ def table(runs: Sequence[Trained]) -> str:
                 name,
                 str(len(own)),
                 f"{mean(run.steps for run in own) / 1e6:.1f} M",
-                _cell([run.win_rate for run in own], ".1%"),
+                _cell([run.win_rate for run in own if run.win_rate is not None], ".1%"),
                 *(_cell(finals, ".1%") for finals in ([*of_builds, worst] if builds else of_starts)),
                 _cell([run.rating[0] for run in own if run.rating is not None], ".0f"),
             ]
