@@ -21,7 +21,7 @@ from sb3_pvp.players.league.league import PLAYERS
 from sb3_pvp.policies.files.model_files import load
 
 STARTS: tuple[Start, ...] = get_args(Start)
-#: Beside the checkpoint of a run: ``sb3-pvp export checkpoint.zip averaged.fighter --average``.
+#: Beside the checkpoint of a run: ``sb3-pvp export checkpoint.zip --average --output averaged.fighter``.
 AVERAGED = "averaged"
 
 
@@ -59,7 +59,7 @@ class Trained(BaseModel):
 
     @property
     def exploited(self) -> float | None:
-        """What the best of its best responses wins: in the worst build, if it was measured by build."""
+        """What the best of its responses wins: in the worst build, if it was measured by build."""
         return max(self.builds.values() or (each.final for each in self.responses), default=None)
 
 
@@ -153,7 +153,7 @@ def table(runs: Sequence[Trained]) -> str:
 
     Columns are the builds in which responses were trained and the worst of them, or the starts of the responses.
     """
-    builds = sorted({build for run in runs for build in run.builds})
+    builds = _builds(runs)
     exploited = [*builds, "worst build"] if builds else [f"best response, {STARTS[0]}", *STARTS[1:]]
     head = ["recipe", "seeds", "steps", "win rate against the baseline", *exploited, "rating"]
     rows = []
@@ -184,15 +184,15 @@ def _cell(values: Sequence[float], form: str) -> str:
 
 def draw(path: Path, runs: Sequence[Trained]) -> None:
     """Draws what best responses win, the least exploited recipe first: by build, or their curves."""
-    (_draw_builds if any(run.builds for run in runs) else _draw_curves)(path, runs)
+    (_draw_builds if _builds(runs) else _draw_curves)(path, runs)
 
 
 def _draw_builds(path: Path, runs: Sequence[Trained]) -> None:
     """Draws what the best response wins in each build against each seed, and the mean over seeds in the worst build."""
-    names, builds = _order(runs)[::-1], sorted({build for run in runs for build in run.builds})
+    names = _order(runs)[::-1]
     figure = new_figure(8, 1.2 + 0.4 * len(names))
     axes = figure.subplots()
-    for number, build in enumerate(builds):
+    for number, build in enumerate(_builds(runs)):
         own = [(run.builds[build], names.index(run.recipe)) for run in runs if build in run.builds]
         values, rows = zip(*own, strict=True)
         axes.scatter(values, rows, color=f"C{number}", s=22, alpha=0.7, label=build)
@@ -223,6 +223,11 @@ def _draw_curves(path: Path, runs: Sequence[Trained]) -> None:
     panels[0].legend(lines.values(), lines.keys(), frameon=False, loc="lower right")
     with replacing(path) as partial:
         figure.savefig(partial, format="png", dpi=110)
+
+
+def _builds(runs: Sequence[Trained]) -> list[str]:
+    """Returns the builds in which responses were trained."""
+    return sorted({build for run in runs for build in run.builds})
 
 
 def _order(runs: Sequence[Trained]) -> list[str]:
