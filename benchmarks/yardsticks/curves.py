@@ -72,8 +72,10 @@ def draw_curves(path: Path, points: Sequence[Point]) -> None:
 
     games = [*dict.fromkeys(each.game for each in points)]
     methods = [*dict.fromkeys(each.method for each in points)]
-    figure = Figure(figsize=(3.6 * len(games), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(games), squeeze=False)[0]
+    columns = min(len(games), 3)
+    rows = -(-len(games) // columns)
+    figure = Figure(figsize=(3.6 * columns, 3.2 * rows), layout="constrained")
+    panels = [figure.add_subplot(rows, columns, number + 1) for number in range(len(games))]
     for panel, game in zip(panels, games, strict=True):
         for number, method in enumerate(methods):
             own = [each for each in points if (each.game, each.method) == (game, method)]
@@ -83,7 +85,9 @@ def draw_curves(path: Path, points: Sequence[Point]) -> None:
                 label = method if name == "policy" else f"{method}, averaged"
                 panel.plot([at / 1e6 for at in steps], values, style, color=f"C{number}", label=label)
         panel.set(title=game.replace("_", " "), xlabel="million steps", yscale="log")
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
     panels[0].set_ylabel("exploitability")
-    panels[-1].legend(frameon=False, fontsize="small")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     with replacing(path) as partial:
         figure.savefig(partial, format="png", dpi=110)
