@@ -75,7 +75,7 @@ def test_any_result_changed_by_one_percent_is_noticed(golden: Arrays, part: str)
         assert name in differing({name: results[name]}, {**golden, name: changed(golden[name])})
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", ["unit", *(pytest.param(each, marks=pytest.mark.slow) for each in CASES)])
 def test_any_input_changed_by_one_percent_is_noticed(golden: Arrays, part: str) -> None:
     inputs = [name for name in golden if name.startswith(f"{part}/") and is_input(name)]
     assert len(inputs) > 50

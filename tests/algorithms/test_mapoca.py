@@ -86,6 +86,7 @@ def test_the_buffer_has_what_was_played() -> None:
 
 
 @pytest.mark.parametrize("buffer_class", [GroupRolloutBuffer, DeathIsTerminal])
+@pytest.mark.slow
 def test_agents_sacrifice_themselves_for_their_mates(buffer_class: type[GroupRolloutBuffer]) -> None:
     given = {"n_steps": 16, "batch_size": 256, "learning_rate": 4e-3, "ent_coef": 0.01}
     model = model_on(Gate, 64, **given, policy_kwargs={"net_arch": [32]})

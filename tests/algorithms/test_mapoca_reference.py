@@ -312,6 +312,7 @@ def test_same_numbers_as_mlagents(block: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.slow
 def test_any_array_that_is_one_percent_off_fails(block: str) -> None:
     signs, missed = np.random.default_rng(0), []
     for name, array in golden().items():

@@ -48,8 +48,13 @@ def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+LONG = ("ChessSearch", "ConnectFourSearch", "LanesPixels")  #: Presets whose smallest training takes many seconds.
+
+
 @pytest.mark.usefixtures("short_evaluations")
-@pytest.mark.parametrize("name", OF_FIGHTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in OF_FIGHTS]
+)
 def test_every_preset_trains(name: str, tmp_path: Path) -> None:
     preset = zoo.find_preset(name)
     model = trained(tmp_path, "--preset", name, env_id=preset.env_id, algo=preset.algo)

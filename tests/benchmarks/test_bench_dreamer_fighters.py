@@ -24,6 +24,7 @@ def call(*arguments: object) -> None:
     assert ended.value.code == 0
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_its_last_part_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

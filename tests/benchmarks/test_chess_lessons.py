@@ -39,6 +39,7 @@ def test_games_go_on_where_they_stopped(games: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("game", ["ChessPvP-v0", "ChessPixelsPvP-v0"])
+@pytest.mark.slow
 def test_parts_learn_what_one_run_learns(games: Path, tmp_path: Path, game: str) -> None:
     settings: dict[str, Any] = {"minutes": 5, "learning_rate": 1e-3, "batch_size": 16, "game": game, "seed": 0}
     settings["masked"] = game == "ChessPvP-v0"

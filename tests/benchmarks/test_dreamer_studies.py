@@ -38,6 +38,7 @@ def write(out: Path, name: str, seed: int, returns: dict[int, float]) -> None:
     (folder / LINES).write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"steps": 9')
 
 
+@pytest.mark.slow
 def test_runs_of_all_algorithms_are_made_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

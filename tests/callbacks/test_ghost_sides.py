@@ -93,6 +93,7 @@ def test_both_sides_learn_one_after_the_other(make: Any, monkeypatch: pytest.Mon
     assert [settings[name].swap_steps for name in SIDES] == [60, 120] and settings[SIDES[1]].initial_elo == 1000
 
 
+@pytest.mark.slow
 def test_what_is_learned_wins_on_both_sides() -> None:
     model = mapoca()
     model.learn(80 * ROLLOUT, callback=GhostSelfPlayCallback(**SETTINGS))

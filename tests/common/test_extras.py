@@ -69,9 +69,10 @@ def test_a_bare_install_plays_fights_and_evaluates() -> None:
         "from sb3_pvp import load\n"
         "from sb3_pvp.cli import main\n"
         "env, fighter = gym.make('NhEnv'), load('generalist')\n"
-        "seen, _ = env.reset(seed=0)\n"
-        "for _ in range(50):\n"
-        "    seen, *_ = env.step(fighter.predict(seen)[0])\n"
+        "(seen, _), over = env.reset(seed=0), False\n"
+        "while not over:\n"
+        "    seen, _, terminated, truncated, _ = env.step(fighter.predict(seen)[0])\n"
+        "    over = terminated or truncated\n"
         "main(['evaluate', 'fast', '--episodes', '4', '--jobs', '1', '--json'])\n"
     )
     done = without(OPTIONAL, code)

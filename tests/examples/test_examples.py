@@ -88,6 +88,7 @@ def test_against_rock_the_learner_learns_paper() -> None:
     assert len(shares) == 5 and shares[0][1] > 0.7
 
 
+@pytest.mark.slow
 def test_memory_wins_more_against_hidden_habits() -> None:
     rates = run("memory_simple", total_timesteps=60_000)
     assert rates["with memory"] > rates["without memory"] + 0.04

@@ -104,6 +104,7 @@ def test_a_state_with_numbers_resumes_exactly() -> None:
     assert repr(played[0]) == repr(played[1]) and worlds[1].report["reward"].any()
 
 
+@pytest.mark.slow
 def test_algorithms_for_boxes_learn_a_game_of_numbers_only() -> None:
     """SB3's own PPO: it cuts its numbers to -1 and 1."""
     env = PvpVecEnv(16, game=PettingZooTeam(partial(Thermostat, only_numbers=True)), opponent="noop")

@@ -180,6 +180,7 @@ def simulated(law: str, elo: float) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.slow
 def test_the_error_rates_hold(law: str) -> None:
     better = {}
     for elo in (0, 10, 20):

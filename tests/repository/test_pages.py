@@ -105,7 +105,16 @@ def run(page: Path, names: dict[str, Any], *changes: tuple[str, str]) -> dict[st
     return names
 
 
-@pytest.mark.parametrize("name", sorted(name for name, page in PAGES.items() if runnable(page)))
+LONG = ("docs/exploitability.md", "docs/mapoca.md")  #: Pages whose code trains for many seconds.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
+        for name in sorted(name for name, page in PAGES.items() if runnable(page))
+    ],
+)
 def test_all_python_of_a_page_runs(
     name: str, place: Path, fighter: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_first_training_installs_no_tools_of_developers() -> None:
 
 
 @pytest.mark.parametrize("version", PROMISED)
+@pytest.mark.slow
 def test_constraints_can_be_installed(version: str) -> None:
     beside = Path(sys.executable).parent
     uv = shutil.which("uv", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))

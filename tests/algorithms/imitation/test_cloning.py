@@ -72,6 +72,7 @@ def test_with_full_weight_rare_choices_are_as_likely_as_common_ones() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, None])
+@pytest.mark.slow
 def test_with_memory_what_was_seen_long_ago_is_done(kind: str | None) -> None:
     """The first tick says which of two choices of the first head is made in the last one."""
     fights = []

@@ -48,6 +48,7 @@ def right_answers(memory: dict[str, Any] | None, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", [*KINDS, None])
+@pytest.mark.slow
 def test_a_cue_is_remembered_for_ten_ticks(kind: str | None, seed: int) -> None:
     own = {"kind": kind, "size": 32}
     share = right_answers(own if kind else None, seed)

@@ -114,6 +114,7 @@ def click_at_the_left(page: Any) -> None:
         page.mouse.click(box["x"] + 12, box["y"] + box["height"] / 2)
 
 
+@pytest.mark.slow
 def test_a_fight_by_mouse_with_a_reload_and_the_costliest_ticks(browser: Any, address: str) -> None:
     with opened(browser) as page:
         begin(page, address, "noop")  # by another one a person who does nothing is soon frozen, and dead

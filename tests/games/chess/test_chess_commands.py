@@ -69,6 +69,7 @@ def games_in(path: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_ladder_against_random(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "games.pgn"
     options = (model, "--rung", "random", "--output", file)
@@ -150,6 +151,7 @@ def test_a_rating_says_what_it_is() -> None:
     assert elo_together([]) is None and in_words(None) == "not rated"
 
 
+@pytest.mark.slow
 def test_openings_over_training(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     (folder / "players").mkdir(parents=True)

@@ -148,6 +148,7 @@ def test_behind_a_fallen_guard_troops_may_be_placed() -> None:
 
 
 @pytest.mark.parametrize("script", [None, "guardian"])
+@pytest.mark.slow
 def test_identical_players_win_as_often_on_both_seats(script: str | None) -> None:
     world, rng = new_world(2600, 5, ticks=20), np.random.default_rng(5)
     while (running := np.flatnonzero(world.outcome[:, 0] == Outcome.RUNNING)).size:

@@ -14,6 +14,7 @@ from sb3_pvp.games.soccer import SOCCER_TWOS, STRIKERS_VS_GOALIE, SoccerGame
     ("better", "worse", "least"),
     [("chaser", "baseline", 0.98), ("striker", "chaser", 0.89), ("positional", "striker", 0.9)],
 )
+@pytest.mark.slow
 def test_each_team_beats_the_next_weaker_one(better: str, worse: str, least: float) -> None:
     """200 games: these bounds are three standard deviations below the figures of the table."""
     row = games_row(SOCCER_TWOS, better, worse, 200)
@@ -21,6 +22,7 @@ def test_each_team_beats_the_next_weaker_one(better: str, worse: str, least: flo
 
 
 @pytest.mark.parametrize("name", list(SOCCER_TWOS.scripts))
+@pytest.mark.slow
 def test_a_team_is_as_strong_on_either_seat(name: str) -> None:
     assert 0.36 < games_row(SOCCER_TWOS, name, name, 200)["win_rate_of_decided"] < 0.64
 
