@@ -9,6 +9,7 @@ from statistics import mean
 from pydantic import BaseModel
 
 from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.pictures import new_figure
 
 LINES = "yardsticks.jsonl"  #: In the folder of all runs.
 
@@ -68,13 +69,11 @@ def _cell(values: Sequence[float]) -> str:
 
 def draw_curves(path: Path, points: Sequence[Point]) -> None:
     """Draws a panel for each game: means over seeds, of policies and, dashed, of averaged policies."""
-    from matplotlib.figure import Figure
-
     games = [*dict.fromkeys(each.game for each in points)]
     methods = [*dict.fromkeys(each.method for each in points)]
     columns = min(len(games), 3)
     rows = -(-len(games) // columns)
-    figure = Figure(figsize=(3.6 * columns, 3.2 * rows), layout="constrained")
+    figure = new_figure(3.6 * columns, 3.2 * rows)
     panels = [figure.add_subplot(rows, columns, number + 1) for number in range(len(games))]
     for panel, game in zip(panels, games, strict=True):
         for number, method in enumerate(methods):

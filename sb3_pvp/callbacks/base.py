@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -149,6 +149,14 @@ def shared_league(model: BaseAlgorithm, directory: str | os.PathLike[str] | None
     if folder not in leagues:
         leagues[folder] = League(folder)
     return leagues[folder]
+
+
+def averaged(model: BaseAlgorithm, wanted: bool) -> contextlib.AbstractContextManager[None]:
+    """Within it, the model's policy is its averaged one, if that is wanted; raises `ValueError` if it has none."""
+    average: Any = getattr(model, "average", None)
+    if wanted and average is None:
+        raise ValueError("there is no averaged policy to evaluate: train a PvpPPO with ema_decay, such as 0.999")
+    return cast("contextlib.AbstractContextManager[None]", average.in_place()) if wanted else contextlib.nullcontext()
 
 
 def learner(model: BaseAlgorithm) -> Player:

@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -172,8 +171,7 @@ class WinRateEvalCallback(base.PvpCallback):
 
     def _init_callback(self) -> None:
         self._rollout, self._pending = _NONE, None
-        if self._prefix and getattr(self.model, "average", None) is None:
-            raise ValueError("there is no averaged policy to evaluate: train a PvpPPO with ema_decay, such as 0.999")
+        base.averaged(self.model, bool(self._prefix))  # raises now, not after the first rollouts
         self._path = base.path_in_run(self.model, None, f"{self._prefix}win_rates.csv")
         base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
         if any(map(_is_league_player, self._labels)):
@@ -221,19 +219,14 @@ class WinRateEvalCallback(base.PvpCallback):
                 settings = self.training_env.get_attr("settings", indices=[0])[0]
                 for choice in {id(each): each for each in plan.choices}.values():
                     make_opponent(choice.opponent, settings.world_contract, settings.game)
-            with self._evaluated():
+            with base.averaged(model, bool(self._prefix)):
                 save_weights(model, content := BytesIO())
             self._start(replace(plan, weights=content.getvalue()), arguments)
         else:
             show = ProgressLines(f"evaluating after {plan.steps} steps", len(plan.choices)).show
-            with waiting(), self._evaluated():
+            with waiting(), base.averaged(model, bool(self._prefix)):
                 played = self._fights.play(model, plan.choices, plan.deterministic, plan.seed, show)
             self._record(plan, played)
-
-    def _evaluated(self) -> AbstractContextManager[None]:
-        """Within it, the model's policy is the one to evaluate."""
-        average = cast("Any", self.model).average if self._prefix else None
-        return nullcontext() if average is None else cast("AbstractContextManager[None]", average.in_place())
 
     def _plan(self) -> Evaluation:
         """Returns fights against all opponents that exist now."""

@@ -79,7 +79,6 @@ def test_actors_on_two_nodes_remember_as_one_process_does(cluster: Any) -> None:
     assert trained[0] == trained[1]
 
 
-@pytest.mark.slow
 def test_there_is_room_for_as_many_actors_as_the_cluster_has_cpus(models: Any) -> None:
     assert room_for_actors() == 2
     assert models[1].actors == 2
