@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from pydantic import InstanceOf
 from stable_baselines3.common.logger import Logger
 
 from sb3_pvp.callbacks import base
-from sb3_pvp.common.arguments import SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
+from sb3_pvp.common.arguments import FLAG, SHARE, Flag, Kind, OptionalPath, PositiveInt, Seed, checked
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import sampling_from
 from sb3_pvp.envs import PvpVecEnv
@@ -25,6 +26,7 @@ from sb3_pvp.players.league import match_maker as make_match_maker
 from sb3_pvp.players.league.match_records import SCORES
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentChoice, is_path, opponent_name
 from sb3_pvp.policies.files.model_files import find_file
+from sb3_pvp.policies.files.reading import read
 
 SELF, PAST, TARGET, LATEST, BASELINE = "self", "past", "target", "latest", "baseline"
 #: The kinds of opponents, in the order in which they are given rows: their metrics under ``env/``, with descriptions.
@@ -78,7 +80,8 @@ class SelfPlayCallback(base.PvpCallback):
         match_maker: for past players: a name of `sb3_pvp.players.league.match_maker`, or ``{"name": ...}`` with its
             settings.
         num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
-        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
+        opponent_options: ``{kind: options}`` for past, target and latest, see `OpponentOptions`; for past also
+            ``as_trained``: their fights begin as in the opponent's training, such as that of a response in one build.
         past_of, latest_of: folder of another run, or of its league, to take these players from; default: this run.
         directory: of the league; default: ``league`` in the run folder.
         seed: of the choices; ``None``: that of the model, or a random one if it has none.
@@ -107,7 +110,9 @@ class SelfPlayCallback(base.PvpCallback):
         self._shares = Shares({SELF: self_play, PAST: past, TARGET: target, LATEST: latest})
         options = opponent_options or {}
         require_all_known("kind of opponents with options", options, _ACTING)
-        self._options = {kind: OpponentOptions(kind, options.get(kind)) for kind in _ACTING}
+        past_options = dict(options.get(PAST) or {})
+        self._as_trained = FLAG.read("as_trained of past opponents", past_options.pop("as_trained", False))
+        self._options = {kind: OpponentOptions(kind, {**options, PAST: past_options}.get(kind)) for kind in _ACTING}
         self._targets = Targets.of(targets, target)
         maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
@@ -124,7 +129,7 @@ class SelfPlayCallback(base.PvpCallback):
         )
         # Only this run's league saves the state of its match maker; another run's folder is not written to.
         past[0].match_maker = self.match_maker
-        self._past = PastPlayers(*past, self._num_live)
+        self._past = PastPlayers(*past, self._num_live, self._as_trained)
         self._sources: dict[str, OpponentSource] = {
             SELF: OpponentSource([OpponentChoice(SELF_PLAY)]),
             PAST: self._past,
@@ -352,12 +357,13 @@ class PastPlayers(LatestPlayer):
 
     Each different player in a rollout costs a forward pass per tick. If the league has more than ``num_live`` players,
     the match maker therefore samples ``num_live`` of them, with replacement, at the start of a rollout, among whom the
-    rows are divided. On average this gives the match maker's distribution.
+    training, where their files record that.
     """
 
-    def __init__(self, league: League, label: str, num_live: int) -> None:
+    def __init__(self, league: League, label: str, num_live: int, as_trained: bool = False) -> None:
         super().__init__(league, label)
         assert league.match_maker is not None
+        self._as_trained = as_trained
         self._maker, self._num_live = league.match_maker, num_live
         self.chances: dict[str, float] = {}  #: What the match maker gives each of the choices, by name.
 
@@ -379,6 +385,10 @@ class PastPlayers(LatestPlayer):
             drawn = Counter(maker.choose(rng) for _ in range(self._num_live))
         self.choices, self.probabilities = [*map(self._as_choice, drawn)], [*drawn.values()]
         self.chances = {base.labelled_name(player, self._label): chances[player] for player in drawn}
+
+    def _as_choice(self, player: Player) -> OpponentChoice:
+        choice = super()._as_choice(player)
+        return replace(choice, fight_params=_trained_params(choice.opponent)) if self._as_trained else choice
 
     def record(self, name: str, learner_outcome: str, chance: float | None) -> int | None:
         """Reports an outcome and the chance at the draw (``None``: the present one); returns the player's step."""
@@ -411,6 +421,12 @@ class Targets(OpponentSource):
         if not targets and share != 0:
             raise ValueError("a share of target opponents needs targets: paths of models or names of plug-ins")
         return cls([targets] if isinstance(targets, (str, Path)) else list(targets))
+
+
+@cache
+def _trained_params(path: str) -> dict[str, Any] | None:
+    """The reset parameters with which a model of a league was trained; ``None`` if its file does not record them."""
+    return read(path, safe=True).description.reset_params if is_path(path) else None
 
 
 def record_past(logger: Logger, match_maker: MatchMaker, histograms: bool) -> None:

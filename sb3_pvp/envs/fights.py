@@ -338,8 +338,10 @@ class Fights:
         options: dict[str, Any] = {"bots": (None, WORLD_BOT if opponent.is_bot else None)[::order]}
         if not self.settings.death_match:  # passed only if set: most worlds do not have this option
             options["death_match"] = False
-        changes = opponent.choice.reset_params
-        if changes:  # these are only for the opponent's seat
+        choice = opponent.choice
+        if choice.fight_params is not None:
+            given = {**given, "reset_params": choice.fight_params}
+        if changes := choice.reset_params:  # these are only for the opponent's seat
             shared = given.get("reset_params", self.settings.reset_params)
             own, other = (given.get("seat_reset_params") or (shared, shared))[::order]
             given = {**given, "seat_reset_params": (own, {**other, **changes})[::order]}

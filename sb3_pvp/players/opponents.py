@@ -47,6 +47,7 @@ class OpponentChoice:
         delay_chance: probability per tick that it does nothing, like a late human. Its next decision is based on the
             observation from the start of the delay, under the present action masks (self-play.md §3).
         reset_params: changes to the reset parameters of its seat.
+        fight_params: reset parameters of both seats in its fights, instead of the environment's.
         noise: noise on its observations, as in `PvpEnv`; schedules stay at their first value.
         action_mask_override: actions that are forbidden to it, as in `PvpEnv`; schedules stay at their first value.
 
@@ -63,6 +64,7 @@ class OpponentChoice:
     reset_params: Mapping[str, Any] | None = None
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
+    fight_params: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         # Plain tests, as thousands of choices are made in every rollout; `OpponentPool` checks the rest.
@@ -72,6 +74,7 @@ class OpponentChoice:
             ("deterministic", "true or false", isinstance(self.deterministic, bool | np.bool_)),
             ("delay_chance", "a number from 0 to 1", is_number and 0 <= self.delay_chance <= 1),
             ("reset_params", "a mapping", isinstance(self.reset_params, Mapping | None)),
+            ("fight_params", "a mapping", isinstance(self.fight_params, Mapping | None)),
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}")
@@ -83,7 +86,7 @@ class OpponentChoice:
         for name in ("delay_chance", "noise", "action_mask_override"):
             if self.kind == "search" and getattr(self, name):
                 raise ValueError(f"{name} cannot be given for {self.opponent!r}: a search looks at the world itself")
-        if self.kind == "self" and self.reset_params is not None:
+        if self.kind == "self" and not (self.reset_params is self.fight_params is None):
             raise ValueError("in self-play both seats have the reset_params of the environment")
 
     @cached_property

@@ -220,7 +220,8 @@ class OpponentPool:
 
     def restored(self, state: Mapping[str, Any]) -> LoadedOpponent:
         """Loads one of the ``"rivals"`` of a snapshot; raises `ValueError` if it is missing or has changed."""
-        given = {field.name: state[field.name] for field in fields(OpponentChoice)}
+        # Snapshots of earlier versions lack what was added since.
+        given = {field.name: state[field.name] for field in fields(OpponentChoice) if field.name in state}
         if given["opponent"] is None:
             # An object cannot be loaded, so it must be among the present opponents, by its name.
             objects = [each.choice.opponent for each in self._loaded if each.choice.kind == "object"]

@@ -213,6 +213,17 @@ def test_overrides_concern_the_opponent_s_seat_only() -> None:
     assert world.options[1]["seat_reset_params"] == (own, {**own, "accountBuild": "MAXED"})
 
 
+def test_fight_params_concern_both_seats() -> None:
+    witness, params = Witness(), {"accountBuild": "PURE"}
+    env = NhVecEnv(3, world=FakeWorld, opponent=witness, reset_params={"accountBuild": "MED", "randomizeGear": True})
+    for row, own in ((1, {}), (2, {"reset_params": {"accountBuild": "MAXED"}})):
+        env.env_method("set_opponent", OpponentChoice(witness, fight_params=params, **own), indices=[row])
+    env.reset()
+    world: Any = env.fights.world
+    assert "reset_params" not in world.options[0] and world.options[1]["reset_params"] == params
+    assert world.options[2]["seat_reset_params"] == (params, {"accountBuild": "MAXED"})
+
+
 def test_restored_rows_go_on_bit_for_bit(models: dict[str, str]) -> None:
     def make(seed: int) -> NhVecEnv:
         return NhVecEnv(8, seed=seed, max_episode_ticks=15)
@@ -283,9 +294,11 @@ def test_other_vectorised_environments_have_the_same_face(models: dict[str, str]
         ({"opponent": "noop", "deterministic": 1}, "deterministic must be true or false"),
         ({"opponent": "noop", "name": ""}, "name must be a text or None, got ''"),
         ({"opponent": "noop", "reset_params": 3}, "reset_params must be a mapping"),
+        ({"opponent": "noop", "fight_params": 3}, "fight_params must be a mapping"),
         ({"opponent": "baseline", "delay_chance": 0.5}, "delay_chance is for opponents that act"),
         ({"opponent": "self", "deterministic": True}, "deterministic is for opponents that act"),
         ({"opponent": "self", "reset_params": {}}, "both seats have the reset_params of the environment"),
+        ({"opponent": "self", "fight_params": {}}, "both seats have the reset_params of the environment"),
         ({"opponent": "nobody"}, "unknown opponent 'nobody'"),
         ({"opponent": "noop", "noise": {"wrong": 1}}, "noise must be"),
         ({"opponent": "noop", "action_mask_override": {"forbid": ["fly"]}}, "fly"),

@@ -41,7 +41,7 @@ ROWS_AT_ONCE = 256
 _WITHOUT = (
     *("clip_range_vf", "gradient_accumulation_steps", "max_grad_norm", "normalize_advantage", "normalize_reward"),
     *("precision", "rollout_buffer_class", "rollout_buffer_kwargs", "target_kl", "ema_decay"),
-    *("magnet", "magnet_coef"),
+    *("magnet", "magnet_coef", "ent_weights"),
 )
 
 

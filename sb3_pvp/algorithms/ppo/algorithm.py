@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from operator import itemgetter
@@ -44,7 +44,7 @@ from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
-from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, check_head_weights, read_buffer, record
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
@@ -104,6 +104,8 @@ class PvpPPO(MaskablePPO):
             averaged policy, or the file or name of a fighter. Needs an `AutoregressivePolicy`.
         magnet_coef: weight in the loss of the KL divergence from the magnet, of all heads; may also be a function of
             the remaining progress, as SB3's ``clip_range``, or ``"lin_0.1"``, which falls from 0.1 to 0.
+        ent_weights: weights of heads, by their ids, in the entropy that ``ent_coef`` multiplies; 1 for all others. More
+            for the choices that an opponent must not guess makes a fighter harder to exploit (docs/recipes.md).
         kwargs: other arguments of MaskablePPO.
 
     Raises:
@@ -146,6 +148,7 @@ class PvpPPO(MaskablePPO):
         ema_decay: float | None = None,
         magnet: str | Path | None = None,
         magnet_coef: float | str | dict[str, Any] | Schedule | Callable[[float], float] = 0.0,
+        ent_weights: Mapping[str, float] | None = None,
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -159,6 +162,7 @@ class PvpPPO(MaskablePPO):
         self.eps_greedy: Any = eps_greedy
         self.normalize_reward, self.ema_decay = normalize_reward, ema_decay
         self.magnet, self.magnet_coef = magnet if magnet is None else str(magnet), magnet_coef
+        self.ent_weights = ent_weights
         self.precision, self.actors, self.synchronous = precision, _ACTORS.read("actors", actors), synchronous
         self.trained_rollouts = 0  #: Rollouts finished over the life of the model, the time of all schedules; saved.
         self.num_updates = 0  #: Optimiser steps over the life of the model; saved.
@@ -191,6 +195,7 @@ class PvpPPO(MaskablePPO):
         self.rollout_buffer = reused(self.rollout_buffer)
         shape_of_states(self.policy, self.n_steps, self.n_envs)  # refuses what cannot be
         check_precision(self.precision, self.policy)
+        check_head_weights(self.ent_weights, self.policy)
         if (decay := EMA_DECAY.read("ema_decay", self.ema_decay)) is not None:
             self.average = WeightAverage(self.policy, decay)
         if self.env is not None and self.env.has_attr("frame_ages"):

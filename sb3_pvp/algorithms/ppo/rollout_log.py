@@ -54,7 +54,7 @@ METRICS = {
     "train/clip_range": "The same as train/clip_coef, under the name of SB3.",
     "train/clip_range_vf": "Clipping range of the values (if there is one).",
     "train/entropy_coef": "Weight of the entropy in the loss.",
-    "train/entropy_loss": "Minus the mean entropy of an action, all heads together.",
+    "train/entropy_loss": "Minus the mean entropy of an action, all heads together, with their weights.",
     "train/entropy_loss/{head}": "Minus the mean entropy of one action head (if the policy has separate heads).",
     "train/epochs": "Passes over the rollout; 0 while the policy only collects statistics.",
     "train/explained_variance": "Share of the variance of the returns that the values explain, 1 at best.",

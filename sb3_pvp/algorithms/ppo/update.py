@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch.nn import functional as F
 
 from sb3_pvp.algorithms.ppo.average import WeightAverage
 from sb3_pvp.algorithms.ppo.magnet import Magnet
+from sb3_pvp.common.arguments import AT_LEAST_0, MAPPING
+from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 from sb3_pvp.policies.networks import FP32, learning_in
 
@@ -176,6 +179,7 @@ class PpoUpdate:
     average: WeightAverage | None = None  #: Follows the weights.
     pull: Magnet | None = None  #: The magnet.
     magnet_coef: float = 0.0
+    ent_weights: Mapping[str, float] | None = None  #: Of heads by their ids, see `check_head_weights`.
 
     def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
@@ -259,7 +263,8 @@ class PpoUpdate:
         values, head_entropies = values.flatten(), entropies
         # PPO's ratio is that of joint actions: log-probabilities add up over heads before they are exponentiated.
         if log_probs.ndim == 2:  # one column per head
-            log_probs, entropies = log_probs.sum(1), entropies.sum(1)
+            weighted = entropies if self._head_weights is None else entropies * self._head_weights
+            log_probs, entropies = log_probs.sum(1), weighted.sum(1)
         else:  # a policy without evaluate_heads
             head_entropies = values.new_zeros(len(batch), 0)
         # With the present weights the ratio is 1, but its gradient is not 0: that is what `detach` keeps.
@@ -286,3 +291,23 @@ class PpoUpdate:
             kl = th.mean((ratios - 1) - log_ratios)  # the k3 estimator, http://joschu.net/blog/kl-approx.html
             terms = th.stack([policy_loss, value_loss, entropy_loss, loss, clip_fraction, kl])
             return loss, th.cat([terms, -head_entropies.mean(0), *(each[None] for each in pulls)]), log_probs.detach()
+
+    @cached_property
+    def _head_weights(self) -> th.Tensor | None:
+        """The weight of each head, ``(heads,)``; ``None``: all are 1."""
+        if self.ent_weights is None:
+            return None
+        heads: Any = self.policy.head_ids
+        return th.tensor([float(self.ent_weights.get(head, 1.0)) for head in heads], device=self.policy.device)
+
+
+def check_head_weights(given: Mapping[str, float] | None, policy: Any) -> None:
+    """Raises `ValueError` unless these are weights of heads that the policy has, numbers of at least 0."""
+    if given is None:
+        return
+    heads = getattr(policy, "head_ids", None)
+    if heads is None:
+        raise ValueError(f"ent_weights needs an AutoregressivePolicy, which has heads, not {type(policy).__name__}")
+    require_all_known("head in ent_weights", MAPPING.read("ent_weights", given), heads)
+    for head, weight in given.items():
+        AT_LEAST_0.read(f"the weight of {head} in ent_weights", weight)

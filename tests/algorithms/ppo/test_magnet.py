@@ -70,12 +70,12 @@ def quantal_response(coef: float) -> Policy:
     return chances
 
 
-def self_play(rollouts: int, **kwargs: Any) -> PvpPPO:
+def self_play(rollouts: int, env: Callable[[int], Any] = Throws, **kwargs: Any) -> PvpPPO:
     settings: dict[str, Any] = {"n_steps": 1, "batch_size": None, "n_epochs": 1, "gamma": 0.0, "ent_coef": 0.0}
     # The payoffs and gradients as they are, or the pull would weigh more or less beside them.
     settings |= {"normalize_advantage": False, "max_grad_norm": 100.0, "learning_rate": 0.5, "seed": 0, "device": "cpu"}
     settings["policy_kwargs"] = {"net_arch": [], "contract": None, "optimizer_class": th.optim.SGD}
-    return PvpPPO(AutoregressivePolicy, Throws(2048), **settings | kwargs).learn(rollouts * 2048)
+    return PvpPPO(AutoregressivePolicy, env(2048), **settings | kwargs).learn(rollouts * 2048)
 
 
 def test_with_a_uniform_magnet_it_comes_to_rest_at_the_quantal_response_equilibrium() -> None:
