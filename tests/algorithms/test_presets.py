@@ -269,6 +269,7 @@ def trained_with(folder: Path, changes: dict[str, Any]) -> PvpPPO:
     return trained(folder, "--preset", str(path))
 
 
+@pytest.mark.slow
 def test_a_training_reads_each_file_of_hyperparameters_once(tmp_path: Path) -> None:
     # What is read once by a process is not read again, so this is one of its own.
     folder, options = str(ROOT / "hyperparams"), [*TINY, "policy_kwargs.net_arch:[8]"]

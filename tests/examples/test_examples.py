@@ -94,6 +94,7 @@ def test_memory_wins_more_against_hidden_habits() -> None:
     assert rates["with memory"] > rates["without memory"] + 0.04
 
 
+@pytest.mark.slow
 def test_a_world_model_is_trained_and_saved() -> None:
     assert 8 < run("dreamer_simple", total_timesteps=680) <= 500
     # It is trained once four environments have recorded 640 steps.

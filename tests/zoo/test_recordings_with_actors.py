@@ -104,6 +104,7 @@ def test_the_same_files_tags_and_tables_are_written_with_actors(run_of: Any, opt
     assert [int(row["l"]) for row in yours["0.monitor.csv"]] == lengths
 
 
+@pytest.mark.slow
 def test_synchronous_actors_leave_the_same_figures(run_of: Any) -> None:
     alone, with_actors = run_of("--actors 0"), run_of("--actors 2 --synchronous")
     assert tables_of(with_actors) == tables_of(alone)

@@ -203,6 +203,7 @@ def test_best_of_three_in_a_game_that_waits(browser: Any, tmp_path: Path) -> Non
         assert page.get_by_role("button", name="Again").is_visible()
 
 
+@pytest.mark.slow
 def test_connect_four_is_played_to_its_end_with_its_buttons(browser: Any, tmp_path: Path) -> None:
     pytest.importorskip("pettingzoo.classic")
     with arena_of("examples.connect_four:CONNECT_FOUR", tmp_path, "noop") as address, opened(browser) as page:

@@ -56,6 +56,7 @@ def test_by_mouse_only_legal_moves_are_made(browser: Any, tmp_path: Path) -> Non
         shot(page, "chess-after-1280")
 
 
+@pytest.mark.slow
 def test_black_plays_by_keyboard_on_a_turned_board(browser: Any, tmp_path: Path) -> None:
     with playing(browser, tmp_path, white="second") as page:
         assert page.evaluate("lastTick") == 1
@@ -91,7 +92,7 @@ def test_a_pawn_becomes_what_is_chosen_on_a_phone(browser: Any, tmp_path: Path, 
         assert f"a7-a8={letter}" in page.locator("#log").text_content()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options = {"color_scheme": scheme, "bypass_csp": True}

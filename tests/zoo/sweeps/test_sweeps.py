@@ -96,6 +96,7 @@ def test_a_sweep_is_reproducible(swept: Path, tmp_path: Path, capsys: pytest.Cap
     assert all(f"[{number + 1} of 3] Trial {number}: win rate " in output for number in range(3))
 
 
+@pytest.mark.slow
 def test_trials_in_several_processes(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
