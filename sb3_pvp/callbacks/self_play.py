@@ -53,6 +53,7 @@ METRICS = {
 KINDS = (*_ROW_COUNTS,)
 #: The kinds whose opponents are agents, and so have options.
 _ACTING = (PAST, TARGET, LATEST)
+_AS_TRAINED = "as_trained"
 _SCHEDULES, _PLAIN = ("delay_chance", "deterministic_share"), ("reset_params", "noise", "action_mask_override")
 #: The kind of a row's opponents, and at the time of their draw the probabilities of past players, by name.
 Assignment = tuple[str, Mapping[str, float]]
@@ -80,8 +81,7 @@ class SelfPlayCallback(base.PvpCallback):
         match_maker: for past players: a name of `sb3_pvp.players.league.match_maker`, or ``{"name": ...}`` with its
             settings.
         num_live_opponents: largest number of past players in one rollout, see `PastPlayers`.
-        opponent_options: ``{kind: options}`` for past, target and latest, see `OpponentOptions`; for past also
-            ``as_trained``: their fights begin as in the opponent's training, such as that of a response in one build.
+        opponent_options: ``{kind: options}`` for the kinds past, target and latest, see `OpponentOptions`.
         past_of, latest_of: folder of another run, or of its league, to take these players from; default: this run.
         directory: of the league; default: ``league`` in the run folder.
         seed: of the choices; ``None``: that of the model, or a random one if it has none.
@@ -110,9 +110,7 @@ class SelfPlayCallback(base.PvpCallback):
         self._shares = Shares({SELF: self_play, PAST: past, TARGET: target, LATEST: latest})
         options = opponent_options or {}
         require_all_known("kind of opponents with options", options, _ACTING)
-        past_options = dict(options.get(PAST) or {})
-        self._as_trained = FLAG.read("as_trained of past opponents", past_options.pop("as_trained", False))
-        self._options = {kind: OpponentOptions(kind, {**options, PAST: past_options}.get(kind)) for kind in _ACTING}
+        self._options = {kind: OpponentOptions(kind, options.get(kind)) for kind in _ACTING}
         self._targets = Targets.of(targets, target)
         maker = {"name": match_maker} if isinstance(match_maker, str) else dict(match_maker)
         self.match_maker = make_match_maker(maker.pop("name", "prioritised"), **maker)
@@ -129,7 +127,7 @@ class SelfPlayCallback(base.PvpCallback):
         )
         # Only this run's league saves the state of its match maker; another run's folder is not written to.
         past[0].match_maker = self.match_maker
-        self._past = PastPlayers(*past, self._num_live, self._as_trained)
+        self._past = PastPlayers(*past, self._num_live, self._options[PAST].as_trained)
         self._sources: dict[str, OpponentSource] = {
             SELF: OpponentSource([OpponentChoice(SELF_PLAY)]),
             PAST: self._past,
@@ -274,13 +272,16 @@ class OpponentOptions:
 
     ``deterministic_share`` (opponents of this share of the kind's rows, rounded up, act deterministically) and
     ``delay_chance`` (see `OpponentChoice`; a random expression is sampled for each row and rollout) are numbers or
-    schedules; ``reset_params``, ``noise`` and ``action_mask_override`` are as in `OpponentChoice`. Raises `ValueError`
-    for an unknown option or an invalid schedule.
+    schedules; ``reset_params``, ``noise`` and ``action_mask_override`` are as in `OpponentChoice`. Past opponents also
+    have ``as_trained``: fights begin as in the opponent's own training, such as that of a response in one build. Raises
+    `ValueError` for an unknown option or an invalid schedule.
     """
 
     def __init__(self, kind: str, options: Mapping[str, Any] | None = None) -> None:
         options = options or {}
-        require_all_known(f"option of {kind} opponents", options, (*_SCHEDULES, *_PLAIN))
+        of_kind = (_AS_TRAINED,) if kind == PAST else ()
+        require_all_known(f"option of {kind} opponents", options, (*_SCHEDULES, *_PLAIN, *of_kind))
+        self.as_trained = FLAG.read(f"{_AS_TRAINED} of {kind} opponents", options.get(_AS_TRAINED, False))
         with sampling_from(np.random.default_rng(0)):
             self._delay_chance, self._deterministic_share = (
                 base.Scheduled(f"{name} of {kind} opponents", options.get(name, 0.0), SHARE) for name in _SCHEDULES
@@ -357,6 +358,7 @@ class PastPlayers(LatestPlayer):
 
     Each different player in a rollout costs a forward pass per tick. If the league has more than ``num_live`` players,
     the match maker therefore samples ``num_live`` of them, with replacement, at the start of a rollout, among whom the
+    rows are divided. On average this gives the match maker's distribution. ``as_trained``: fights begin as in their own
     training, where their files record that.
     """
 

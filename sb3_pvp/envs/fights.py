@@ -340,7 +340,7 @@ class Fights:
             options["death_match"] = False
         choice = opponent.choice
         if choice.fight_params is not None:
-            given = {**given, "reset_params": choice.fight_params}
+            given = {"reset_params": choice.fight_params, **given}
         if changes := choice.reset_params:  # these are only for the opponent's seat
             shared = given.get("reset_params", self.settings.reset_params)
             own, other = (given.get("seat_reset_params") or (shared, shared))[::order]

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from sb3_pvp.envs import NhEnv, NhVecEnv
 from sb3_pvp.players.league import League, Player, match_maker
 from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.policies.files.model_files import save_weights
 
 ROLLOUT = 8 * 16
 
@@ -229,19 +227,6 @@ def test_options_reach_the_opponents(tmp_path: Path) -> None:
     assert len({history[0].delay_chance for history in choices}) == 8
     assert all(0 <= choice.delay_chance < 0.2 for history in choices for choice in history)
     assert choices[0][0].reset_params == {"a": 1}
-
-
-def test_fights_with_past_opponents_may_begin_as_in_their_training(tmp_path: Path) -> None:
-    params = {"accountBuild": "PURE"}
-    model = PvpPPO(AutoregressivePolicy, NhVecEnv(2, reset_params=params), n_steps=8)
-    league = League(tmp_path, match_maker("prioritised"))
-    league.add(Player("response-1", 16), partial(save_weights, model))
-    for as_trained in (True, False):
-        past = PastPlayers(league, "", 8, as_trained)
-        past.begin_rollout(Player("main", 32), 1, np.random.default_rng(0))
-        assert [each.fight_params for each in past.choices] == [params if as_trained else None]
-    with pytest.raises(ValueError, match="as_trained of past opponents must be true or false, got 3"):
-        SelfPlayCallback(opponent_options={"past": {"as_trained": 3}})
 
 
 def test_a_share_of_the_rows_acts_deterministically() -> None:

@@ -1,6 +1,7 @@
 """The opponents of a rollout are given to the environments at its start; later the callback only counts."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sb3_pvp import PvpPPO
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.callbacks import LeagueCallback, SelfPlayCallback
-from sb3_pvp.envs import OpponentChoice
-from sb3_pvp.players.league import League, Player
+from sb3_pvp.callbacks.self_play import PastPlayers
+from sb3_pvp.envs import NhVecEnv, OpponentChoice
+from sb3_pvp.players.league import League, Player, match_maker
 from sb3_pvp.players.league.match_makers import Uniform
+from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.files.model_files import save_weights
 
 ROWS, STEPS = 8, 16
 ROLLOUT = ROWS * STEPS
@@ -191,3 +195,16 @@ def test_resumed_where_no_row_fights_the_past_any_more(tmp_path: Path) -> None:
     resumed = PvpPPO.load(tmp_path / "half.zip", env=chosen_duels(ROWS, seed=4), device="cpu")
     before = resumable.unpack(resumed.training_state or b"")["parts"]["self_play"]["match_maker"]
     assert go_on(resumed, 1) == expected != before
+
+
+def test_fights_with_past_opponents_may_begin_as_in_their_training(tmp_path: Path) -> None:
+    params = {"accountBuild": "PURE"}
+    model = PvpPPO(AutoregressivePolicy, NhVecEnv(2, reset_params=params), n_steps=8)
+    league = League(tmp_path, match_maker("prioritised"))
+    league.add(Player("response-1", 16), partial(save_weights, model))
+    for as_trained in (True, False):
+        past = PastPlayers(league, "", 8, as_trained)
+        past.begin_rollout(Player("main", 32), 1, np.random.default_rng(0))
+        assert [each.fight_params for each in past.choices] == [params if as_trained else None]
+    with pytest.raises(ValueError, match="as_trained of past opponents must be true or false, got 3"):
+        SelfPlayCallback(opponent_options={"past": {"as_trained": 3}})
