@@ -19,7 +19,7 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
-from sb3_pvp.common.arguments import AT_LEAST_1, POSITIVE, Kind
+from sb3_pvp.common.arguments import AT_LEAST_0, AT_LEAST_1, MAPPING, POSITIVE, Kind
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.user_modules import importing_here
@@ -166,3 +166,15 @@ def _check_callback(callback: Any) -> None:
         hint = f" (did you mean {known[close[0]]!r}?)" if close else f" ({error})"
         raise ValueError(f"unknown callback {name!r}{hint}. Known: {', '.join(known.values())}") from error
     require_all_known(f"argument of {callback_class.__name__}", arguments, arguments_of(callback_class))
+
+
+def check_head_weights(given: Mapping[str, float] | None, policy: Any) -> None:
+    """Raises `ValueError` unless these are weights of heads that the policy has, numbers of at least 0."""
+    if given is None:
+        return
+    heads = getattr(policy, "head_ids", None)
+    if heads is None:
+        raise ValueError(f"ent_weights needs an AutoregressivePolicy, which has heads, not {type(policy).__name__}")
+    require_all_known("head in ent_weights", MAPPING.read("ent_weights", given), heads)
+    for head, weight in given.items():
+        AT_LEAST_0.read(f"the weight of {head} in ent_weights", weight)

@@ -36,7 +36,7 @@ from sb3_pvp.algorithms.actors.actor_env import ActorVecEnv, FleetFactory, Playe
 from sb3_pvp.algorithms.actors.fleet import compute_values
 from sb3_pvp.algorithms.actors.local_actors import LocalActors
 from sb3_pvp.algorithms.actors.rollout_memory import MEMORY, RolloutMemory, at_end, of_truncated, shape_of_states
-from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, is_schedule, value_at
+from sb3_pvp.algorithms.hyperparameters import RANGES, RAW_OBSERVATIONS, check_head_weights, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
 from sb3_pvp.algorithms.ppo.average import EMA_DECAY, WeightAverage
@@ -44,7 +44,7 @@ from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
 from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
-from sb3_pvp.algorithms.ppo.update import PpoUpdate, check_head_weights, read_buffer, record
+from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
 from sb3_pvp.common.arguments import AT_LEAST_0, POSITIVE, Kind, NonNegativeInt, check_mask
 from sb3_pvp.common.errors import arguments_of, require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule

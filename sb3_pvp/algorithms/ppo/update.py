@@ -20,8 +20,6 @@ from torch.nn import functional as F
 
 from sb3_pvp.algorithms.ppo.average import WeightAverage
 from sb3_pvp.algorithms.ppo.magnet import Magnet
-from sb3_pvp.common.arguments import AT_LEAST_0, MAPPING
-from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
 from sb3_pvp.policies.networks import FP32, learning_in
 
@@ -179,7 +177,7 @@ class PpoUpdate:
     average: WeightAverage | None = None  #: Follows the weights.
     pull: Magnet | None = None  #: The magnet.
     magnet_coef: float = 0.0
-    ent_weights: Mapping[str, float] | None = None  #: Of heads by their ids, see `check_head_weights`.
+    ent_weights: Mapping[str, float] | None = None  #: Of heads by their ids, see `PvpPPO`.
 
     def run(self, samples: Samples, n_epochs: int, renew_log_probs: bool = False) -> UpdateLog:
         """Learns from the samples, until the KL estimate of a mini-batch exceeds 1.5 times ``target_kl``.
@@ -299,15 +297,3 @@ class PpoUpdate:
             return None
         heads: Any = self.policy.head_ids
         return th.tensor([float(self.ent_weights.get(head, 1.0)) for head in heads], device=self.policy.device)
-
-
-def check_head_weights(given: Mapping[str, float] | None, policy: Any) -> None:
-    """Raises `ValueError` unless these are weights of heads that the policy has, numbers of at least 0."""
-    if given is None:
-        return
-    heads = getattr(policy, "head_ids", None)
-    if heads is None:
-        raise ValueError(f"ent_weights needs an AutoregressivePolicy, which has heads, not {type(policy).__name__}")
-    require_all_known("head in ent_weights", MAPPING.read("ent_weights", given), heads)
-    for head, weight in given.items():
-        AT_LEAST_0.read(f"the weight of {head} in ent_weights", weight)
