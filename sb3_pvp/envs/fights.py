@@ -59,9 +59,8 @@ class Fights:
         self._weights = self._rewards.at(settings.rewards, 0)
         self.observation_space = observation_space(self.contract, len(settings.frame_ages))
         self.action_space = self.contract.action_space
-        self._observations = SeatObservations(
-            self.world, self._seats, settings.frame_ages, settings.noise, settings.action_mask_override
-        )
+        masking = settings.action_mask_override, settings.habits
+        self._observations = SeatObservations(self.world, self._seats, settings.frame_ages, settings.noise, *masking)
         self.observation, self.action_masks = self._observations.stacked, self._observations.masks
         self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
         report = self.world.report
@@ -295,6 +294,8 @@ class Fights:
         }
         if self.settings.noise is not None:
             arrays["noise"] = (self._observations, ("words",))
+        if self._observations.habits is not None:
+            arrays["habits"] = (self._observations.habits, ("words", "chances", "allowed"))
         if self._statistics is not None:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays

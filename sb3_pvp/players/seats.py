@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from sb3_pvp.common.arguments import Kind
-from sb3_pvp.common.random_words import RandomWords, words_from_seeds
+from sb3_pvp.common.random_words import RandomWords, uniforms, words_from_seeds
 from sb3_pvp.common.schedules import Schedule, parse_schedule, sampling_from
 from sb3_pvp.game import World
 from sb3_pvp.game.contract import Contract
@@ -20,7 +20,7 @@ from sb3_pvp.game.contract import Contract
 Selection = NDArray[np.int64] | slice
 Observation = dict[str, NDArray[Any]]
 _RANGE = re.compile(r"(\d+):(\d+)")
-_LEARNERS_NOISE = 2  # stream of a fight's seed
+_LEARNERS_NOISE, _HABITS = 2, 8  # streams of a fight's seed
 
 
 class _Adder(BaseModel, extra="forbid"):
@@ -121,11 +121,18 @@ class ActionMaskOverride:
             )
 
     def applied(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Returns the restricted masks ``(..., A)``, a new array; a head without a legal entry gets entry 0."""
-        # A head must keep an entry: entry 0 is what the rules between heads fall back to as well (contract.md §2.3).
-        left: NDArray[np.bool_] = masks & self.allowed
-        left[..., self._first_entries] |= ~np.logical_or.reduceat(left, self._first_entries, axis=-1)
-        return left
+        """Returns the `restricted` masks ``(..., A)``."""
+        return restricted(masks, self.allowed, self._first_entries)
+
+
+def restricted(
+    masks: NDArray[np.bool_], allowed: NDArray[np.bool_], first_entries: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Returns masks ``(..., A)`` without what is not allowed, a new array; a head left with nothing gets entry 0."""
+    # A head must keep an entry: entry 0 is what the rules between heads fall back to as well (contract.md §2.3).
+    left: NDArray[np.bool_] = masks & allowed
+    left[..., first_entries] |= ~np.logical_or.reduceat(left, first_entries, axis=-1)
+    return left
 
 
 def _spelled_out(config: Any, contract: Contract) -> Any:
@@ -141,6 +148,52 @@ def _spelled_out(config: Any, contract: Contract) -> Any:
     if keys.get("type") == "npboolarray":
         keys.setdefault("size", contract.num_flat_actions)
     return {key: _spelled_out(value, contract) for key, value in keys.items()}
+
+
+class _Habits(BaseModel, extra="forbid"):
+    actions: Annotated[list[str], Field(min_length=1)]
+    share: Annotated[float, Field(ge=0, le=1)]
+
+
+_HABITS_CONFIG = Kind[_Habits](_Habits, '{"actions": [ids of sub-actions], "share": a number from 0 to 1}')
+
+
+class Habits:
+    """Actions that players avoid, each to a degree of its own that is drawn for each fight.
+
+    In a share of the fights each of the actions is forbidden in every tick with a chance that stays the same throughout
+    the fight: a third of these chances are 1, the others are uniform. So learners in self-play meet players who never
+    or rarely do what they themselves always do, and learn to see it, which is what best responses live on
+    (docs/recipes.md, "What the responses guess").
+
+    Args:
+        config: ``{"actions": [ids of sub-actions], "share": share of the fights, for each seat on its own}``.
+        num_rows: rows of the environment; each has habits of its own.
+
+    Raises:
+        ValueError: for another form, or an unknown id.
+    """
+
+    def __init__(self, config: Any, contract: Contract, num_rows: int) -> None:
+        given = _HABITS_CONFIG.read("habits", config)
+        self._actions, self._share = np.array([contract.flat_index(each) for each in given.actions]), given.share
+        self.words = words_from_seeds(range(num_rows), _HABITS)  #: Random words, uint64 ``(N,)``.
+        self.chances = np.zeros((num_rows, len(self._actions)), np.float32)  #: Of being forbidden in a tick.
+        self.allowed = np.ones((num_rows, contract.num_flat_actions), bool)  #: In this tick, bool ``(N, A)``.
+
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        """Draws habits for the fights that begin; without a seed a row keeps its stream."""
+        for row, seed in zip(rows.tolist(), seeds, strict=True):
+            if seed is not None:
+                self.words[row] = words_from_seeds([seed], _HABITS)[0]
+        numbers, self.words[rows] = uniforms(self.words[rows], 1 + len(self._actions))
+        self.chances[rows] = np.where(numbers[:, :1] < self._share, np.minimum(1.5 * numbers[:, 1:], 1), 0)
+        self.advance(rows)
+
+    def advance(self, rows: NDArray[np.int64]) -> None:
+        """Draws what is forbidden in the next tick."""
+        numbers, self.words[rows] = uniforms(self.words[rows], len(self._actions))
+        self.allowed[rows[:, np.newaxis], self._actions] = numbers >= self.chances[rows]
 
 
 class Seats:
@@ -249,12 +302,18 @@ def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
 class SeatObservations(SeatHistory):
     """The learner's observations and masks in each row of an environment.
 
-    ``frame_ages`` are the ages of the frames in an observation, in ticks, ascending; ``noise`` and ``override`` are
-    configs of `ObservationNoise` and `ActionMaskOverride`.
+    ``frame_ages`` are the ages of the frames in an observation, in ticks, ascending; ``noise``, ``override`` and
+    ``habits`` are configs of `ObservationNoise`, `ActionMaskOverride` and `Habits`.
     """
 
     def __init__(
-        self, world: World, seats: Seats, frame_ages: tuple[int, ...], noise: Any = None, override: Any = None
+        self,
+        world: World,
+        seats: Seats,
+        frame_ages: tuple[int, ...],
+        noise: Any = None,
+        override: Any = None,
+        habits: Any = None,
     ) -> None:
         # No history is needed if the observation is just the newest frame as the world has it.
         contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
@@ -262,8 +321,22 @@ class SeatObservations(SeatHistory):
         if noise is not None:
             self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
         self._override = None if override is None else ActionMaskOverride(override, contract)
+        self.habits = None if habits is None else Habits(habits, contract, world.num_fights)
+        self._first_entries = contract.head_offsets[:-1]
         self._ages = list(frame_ages)
         self._array = contract.stacked_space(len(self._ages)) if contract.shape else None
+
+    def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
+        """Does as `SeatHistory.begin`, and draws habits."""
+        super().begin(rows, seeds)
+        if self.habits is not None:
+            self.habits.begin(rows, seeds)
+
+    def advance(self, rows: NDArray[np.int64]) -> None:
+        """Does as `SeatHistory.advance`, and draws what habits forbid."""
+        super().advance(rows)
+        if self.habits is not None:
+            self.habits.advance(rows)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Sets the time of the schedules of noise and override."""
@@ -287,6 +360,10 @@ class SeatObservations(SeatHistory):
 
     def masks(self, rows: Selection | int = slice(None)) -> NDArray[np.bool_]:
         """Returns the learner's flat masks, bool ``(N, A)``, or ``(A,)`` for one row: a new array."""
-        masks = self._seats.own(self._world.masks, slice(rows, rows + 1) if isinstance(rows, int) else rows)
-        allowed = masks if self._override is None else self._override.applied(masks)
-        return allowed[0] if isinstance(rows, int) else allowed
+        chosen = slice(rows, rows + 1) if isinstance(rows, int) else rows
+        masks = self._seats.own(self._world.masks, chosen)
+        if self._override is not None:
+            masks = self._override.applied(masks)
+        if self.habits is not None:
+            masks = restricted(masks, self.habits.allowed[chosen], self._first_entries)
+        return masks[0] if isinstance(rows, int) else masks
