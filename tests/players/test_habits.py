@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.game.contract import load_contract
+from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.players.seats import Habits
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.players.throwing_game import CONTRACT, ROUNDS, THROWS, Throwing
@@ -71,6 +72,14 @@ def test_a_snapshot_goes_on_exactly() -> None:
         assert np.array_equal(one.action_masks(), other.action_masks())
         one.step(nothing)
         other.step(nothing)
+
+
+def test_evaluations_show_the_fighter_as_it_is() -> None:
+    training = NhVecEnv(2, habits={"actions": ATTACKS, "share": 1.0}, frame_ages=(0, 1))
+    arguments = EvaluationFights(None, 2).arguments(training)
+    assert arguments is not None
+    assert arguments["frame_ages"] == (0, 1)
+    assert arguments["habits"] is None
 
 
 @pytest.mark.parametrize(
