@@ -162,7 +162,7 @@ class Habits:
     """Actions that players avoid, each to a degree of its own that is drawn for each fight.
 
     In a share of the fights each of the actions is forbidden in every tick with a chance that stays the same throughout
-    the fight: a third of these chances are 1, the others are uniform. So learners in self-play meet players who never
+    the fight: half of these chances are 0, a quarter are 1, the others are uniform. So learners in self-play meet players who never
     or rarely do what they themselves always do, and learn to see it, which is what best responses live on
     (docs/recipes.md, "What the responses guess").
 
@@ -187,7 +187,7 @@ class Habits:
             if seed is not None:
                 self.words[row] = words_from_seeds([seed], _HABITS)[0]
         numbers, self.words[rows] = uniforms(self.words[rows], 1 + len(self._actions))
-        self.chances[rows] = np.where(numbers[:, :1] < self._share, np.minimum(1.5 * numbers[:, 1:], 1), 0)
+        self.chances[rows] = np.where(numbers[:, :1] < self._share, np.clip(4 * numbers[:, 1:] - 2, 0, 1), 0)
         self.advance(rows)
 
     def advance(self, rows: NDArray[np.int64]) -> None:
