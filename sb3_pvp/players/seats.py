@@ -162,9 +162,9 @@ class Habits:
     """Actions that players avoid, each to a degree of its own that is drawn for each fight.
 
     In a share of the fights each of the actions is forbidden in every tick with a chance that stays the same throughout
-    the fight: half of these chances are 0, a quarter are 1, the others are uniform. So learners in self-play meet players who never
-    or rarely do what they themselves always do, and learn to see it, which is what best responses live on
-    (docs/recipes.md, "What the responses guess").
+    the fight: half of these chances are 0, a quarter are 1, the others are uniform. So learners in self-play meet
+    players who never or rarely do what they themselves always do, and learn to see it, which is what best responses
+    live on (docs/recipes.md, "What the responses guess").
 
     Args:
         config: ``{"actions": [ids of sub-actions], "share": share of the fights, for each seat on its own}``.
