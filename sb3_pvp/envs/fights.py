@@ -59,7 +59,7 @@ class Fights:
         self._weights = self._rewards.at(settings.rewards, 0)
         self.observation_space = observation_space(self.contract, len(settings.frame_ages))
         self.action_space = self.contract.action_space
-        masking = settings.action_mask_override, settings.habits
+        masking = settings.action_mask_override, settings.aversions
         self._observations = SeatObservations(self.world, self._seats, settings.frame_ages, settings.noise, *masking)
         self.observation, self.action_masks = self._observations.stacked, self._observations.masks
         self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
@@ -294,8 +294,8 @@ class Fights:
         }
         if self.settings.noise is not None:
             arrays["noise"] = (self._observations, ("words",))
-        if self._observations.habits is not None:
-            arrays["habits"] = (self._observations.habits, ("words", "chances", "allowed"))
+        if self._observations.aversions is not None:
+            arrays["aversions"] = (self._observations.aversions, ("words", "chances", "allowed"))
         if self._statistics is not None:
             arrays["episode_statistics"] = (self._statistics, self._statistics.ARRAYS)
         return arrays

@@ -42,9 +42,9 @@ class FightSettings:
             ``{"adders": [{"indices": ["0:9"], "value": {"type": "expression", "expression": "normal(0, 0.1)"}}]}``.
         action_mask_override: actions that are always masked for the learner, e.g. ``{"forbid": [id]}``, or a schedule
             of arrays (`sb3_pvp.players.seats.ActionMaskOverride`).
-        habits: actions that the learner avoids in a share of its fights, to a degree that is drawn for each fight, so
-            that both sides of self-play learn to see habits, e.g. ``{"actions": [id, ...], "share": 0.3}``
-            (`sb3_pvp.players.seats.Habits`).
+        aversions: actions that the learner avoids in a share of its fights, to degrees drawn for each fight, so
+            that self-play learns to see it, e.g. ``{"actions": [id, ...], "share": 0.3}``
+            (`sb3_pvp.players.seats.Aversions`).
         contract: the contract of a factory's worlds, if the factory has none; or, instead of ``game``, the name of the
             contract of the game to play.
         episode_statistics: whether the ``info`` of a fight's end has statistics of all its ticks (`EpisodeStatistics`).
@@ -60,7 +60,7 @@ class FightSettings:
     max_episode_ticks: Any = AUTO
     noise: Mapping[str, Any] | None = None
     action_mask_override: Any = None
-    habits: Mapping[str, Any] | None = None
+    aversions: Mapping[str, Any] | None = None
     contract: Any = None
     episode_statistics: bool = False
     game: Any = None
@@ -78,7 +78,7 @@ class FightSettings:
         return cls(**given)
 
     def __post_init__(self) -> None:
-        MAPPING.check(reset_params=self.reset_params, noise=self.noise, habits=self.habits)
+        MAPPING.check(reset_params=self.reset_params, noise=self.noise, aversions=self.aversions)
         FLAG.check(death_match=self.death_match, episode_statistics=self.episode_statistics)
         game, contract = game_and_contract(self.game, self.contract)
         ticks, ages = self.max_episode_ticks, check_frame_ages(self.frame_ages)

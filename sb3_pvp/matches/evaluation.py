@@ -305,8 +305,8 @@ class EvaluationFights:
         if training_env is None or not training_env.has_attr("settings"):
             raise ValueError("cannot copy this training environment for evaluation: pass an env to the callback")
         kwargs = vars(training_env.get_attr("settings", indices=[0])[0])
-        # Habits are for learning: the fights of an evaluation show the fighter as it is.
-        return {**kwargs, "opponent": "baseline", "habits": None, **self._changes}
+        # Aversions are for learning: the fights of an evaluation show the fighter as it is.
+        return {**kwargs, "opponent": "baseline", "aversions": None, **self._changes}
 
     def close(self) -> None:
         """Closes the environment if it was made here."""

@@ -20,7 +20,7 @@ from sb3_pvp.game.contract import Contract
 Selection = NDArray[np.int64] | slice
 Observation = dict[str, NDArray[Any]]
 _RANGE = re.compile(r"(\d+):(\d+)")
-_LEARNERS_NOISE, _HABITS = 2, 8  # streams of a fight's seed
+_LEARNERS_NOISE, _AVERSIONS = 2, 8  # streams of a fight's seed
 
 
 class _Adder(BaseModel, extra="forbid"):
@@ -150,15 +150,15 @@ def _spelled_out(config: Any, contract: Contract) -> Any:
     return {key: _spelled_out(value, contract) for key, value in keys.items()}
 
 
-class _Habits(BaseModel, extra="forbid"):
+class _Aversions(BaseModel, extra="forbid"):
     actions: Annotated[list[str], Field(min_length=1)]
     share: Annotated[float, Field(ge=0, le=1)]
 
 
-_HABITS_CONFIG = Kind[_Habits](_Habits, '{"actions": [ids of sub-actions], "share": a number from 0 to 1}')
+_AVERSIONS_CONFIG = Kind[_Aversions](_Aversions, '{"actions": [ids of sub-actions], "share": a number from 0 to 1}')
 
 
-class Habits:
+class Aversions:
     """Actions that players avoid, each to a degree of its own that is drawn for each fight.
 
     In a share of the fights each of the actions is forbidden in every tick with a chance that stays the same throughout
@@ -168,24 +168,24 @@ class Habits:
 
     Args:
         config: ``{"actions": [ids of sub-actions], "share": share of the fights, for each seat on its own}``.
-        num_rows: rows of the environment; each has habits of its own.
+        num_rows: rows of the environment; each has aversions of its own.
 
     Raises:
         ValueError: for another form, or an unknown id.
     """
 
     def __init__(self, config: Any, contract: Contract, num_rows: int) -> None:
-        given = _HABITS_CONFIG.read("habits", config)
+        given = _AVERSIONS_CONFIG.read("aversions", config)
         self._actions, self._share = np.array([contract.flat_index(each) for each in given.actions]), given.share
-        self.words = words_from_seeds(range(num_rows), _HABITS)  #: Random words, uint64 ``(N,)``.
+        self.words = words_from_seeds(range(num_rows), _AVERSIONS)  #: Random words, uint64 ``(N,)``.
         self.chances = np.zeros((num_rows, len(self._actions)), np.float32)  #: Of being forbidden in a tick.
         self.allowed = np.ones((num_rows, contract.num_flat_actions), bool)  #: In this tick, bool ``(N, A)``.
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        """Draws habits for the fights that begin; without a seed a row keeps its stream."""
+        """Draws aversions for the fights that begin; without a seed a row keeps its stream."""
         for row, seed in zip(rows.tolist(), seeds, strict=True):
             if seed is not None:
-                self.words[row] = words_from_seeds([seed], _HABITS)[0]
+                self.words[row] = words_from_seeds([seed], _AVERSIONS)[0]
         numbers, self.words[rows] = uniforms(self.words[rows], 1 + len(self._actions))
         self.chances[rows] = np.where(numbers[:, :1] < self._share, np.clip(4 * numbers[:, 1:] - 2, 0, 1), 0)
         self.advance(rows)
@@ -303,7 +303,7 @@ class SeatObservations(SeatHistory):
     """The learner's observations and masks in each row of an environment.
 
     ``frame_ages`` are the ages of the frames in an observation, in ticks, ascending; ``noise``, ``override`` and
-    ``habits`` are configs of `ObservationNoise`, `ActionMaskOverride` and `Habits`.
+    ``aversions`` are configs of `ObservationNoise`, `ActionMaskOverride` and `Aversions`.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class SeatObservations(SeatHistory):
         frame_ages: tuple[int, ...],
         noise: Any = None,
         override: Any = None,
-        habits: Any = None,
+        aversions: Any = None,
     ) -> None:
         # No history is needed if the observation is just the newest frame as the world has it.
         contract, depth = world.contract, 0 if frame_ages == (0,) and noise is None else max(frame_ages) + 1
@@ -321,22 +321,22 @@ class SeatObservations(SeatHistory):
         if noise is not None:
             self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
         self._override = None if override is None else ActionMaskOverride(override, contract)
-        self.habits = None if habits is None else Habits(habits, contract, world.num_fights)
+        self.aversions = None if aversions is None else Aversions(aversions, contract, world.num_fights)
         self._first_entries = contract.head_offsets[:-1]
         self._ages = list(frame_ages)
         self._array = contract.stacked_space(len(self._ages)) if contract.shape else None
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
-        """Does as `SeatHistory.begin`, and draws habits."""
+        """Does as `SeatHistory.begin`, and draws aversions."""
         super().begin(rows, seeds)
-        if self.habits is not None:
-            self.habits.begin(rows, seeds)
+        if self.aversions is not None:
+            self.aversions.begin(rows, seeds)
 
     def advance(self, rows: NDArray[np.int64]) -> None:
-        """Does as `SeatHistory.advance`, and draws what habits forbid."""
+        """Does as `SeatHistory.advance`, and draws what aversions forbid."""
         super().advance(rows)
-        if self.habits is not None:
-            self.habits.advance(rows)
+        if self.aversions is not None:
+            self.aversions.advance(rows)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
         """Sets the time of the schedules of noise and override."""
@@ -364,6 +364,6 @@ class SeatObservations(SeatHistory):
         masks = self._seats.own(self._world.masks, chosen)
         if self._override is not None:
             masks = self._override.applied(masks)
-        if self.habits is not None:
-            masks = restricted(masks, self.habits.allowed[chosen], self._first_entries)
+        if self.aversions is not None:
+            masks = restricted(masks, self.aversions.allowed[chosen], self._first_entries)
         return masks[0] if isinstance(rows, int) else masks

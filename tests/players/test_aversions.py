@@ -1,4 +1,4 @@
-"""Habits: what they forbid, in which share of fights, exact resumes, and that self-play learns to see them."""
+"""Aversions: what they forbid, in which share of fights, exact resumes, and that self-play learns to see them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv, PvpVecEnv
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
-from sb3_pvp.players.seats import Habits
+from sb3_pvp.players.seats import Aversions
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.players.throwing_game import CONTRACT, ROUNDS, THROWS, Throwing
 
@@ -26,41 +26,41 @@ PLACES = [NH.flat_index(each) for each in ATTACKS]
 @given(st.floats(0, 1), st.integers(0, 2**63), st.lists(st.sampled_from(THROWS), min_size=1, unique=True))
 def test_chances_are_those_of_the_share(share: float, seed: int, avoided: list[str]) -> None:
     rows = np.arange(4000)
-    habits = Habits({"actions": avoided, "share": share}, CONTRACT, len(rows))
-    habits.begin(rows, [seed + row for row in rows.tolist()])
-    with_habits = habits.chances.any(1)
-    assert abs(with_habits.mean() - share * (1 - 0.5 ** len(avoided))) < 0.05  # half of the chances are 0
-    assert abs((habits.chances == 1).sum() - share * len(rows) * len(avoided) / 4) < 200
-    seen = np.zeros(habits.allowed.shape)
+    aversions = Aversions({"actions": avoided, "share": share}, CONTRACT, len(rows))
+    aversions.begin(rows, [seed + row for row in rows.tolist()])
+    with_aversions = aversions.chances.any(1)
+    assert abs(with_aversions.mean() - share * (1 - 0.5 ** len(avoided))) < 0.05  # half of the chances are 0
+    assert abs((aversions.chances == 1).sum() - share * len(rows) * len(avoided) / 4) < 200
+    seen = np.zeros(aversions.allowed.shape)
     for _ in range(100):
-        habits.advance(rows)
-        seen += habits.allowed
+        aversions.advance(rows)
+        seen += aversions.allowed
     places = [CONTRACT.flat_index(each) for each in avoided]
-    assert np.abs(1 - seen[:, places] / 100 - habits.chances).max() < 0.3
-    assert np.abs(1 - seen[:, places] / 100 - habits.chances).mean() < 0.05
+    assert np.abs(1 - seen[:, places] / 100 - aversions.chances).max() < 0.3
+    assert np.abs(1 - seen[:, places] / 100 - aversions.chances).mean() < 0.05
     assert (np.delete(seen, places, 1) == 100).all()
 
 
 def test_they_are_drawn_for_each_seat_and_fight_and_reach_masks_and_observations() -> None:
-    env = NhVecEnv(64, opponent="self", seed=3, habits={"actions": ATTACKS, "share": 1.0}, max_episode_ticks=20)
+    env = NhVecEnv(64, opponent="self", seed=3, aversions={"actions": ATTACKS, "share": 1.0}, max_episode_ticks=20)
     observation = env.reset()
-    habits = env.fights._observations.habits
-    assert habits is not None
-    before, always = habits.chances.copy(), np.zeros((64, 3), bool)
+    aversions = env.fights._observations.aversions
+    assert aversions is not None
+    before, always = aversions.chances.copy(), np.zeros((64, 3), bool)
     assert not np.array_equal(before[::2], before[1::2])
     for _ in range(20):
         masks = env.action_masks()
         assert np.array_equal(masks, observation["action_mask"].astype(bool))
         always |= masks[:, PLACES]
-        assert (habits.chances == before).all()
+        assert (aversions.chances == before).all()
         observation, _, done, _ = env.step(np.zeros((64, NH.num_heads), np.int64))
     assert not always[before == 1].any()
     assert done.all()
-    assert not (habits.chances == before).all(1).any()
+    assert not (aversions.chances == before).all(1).any()
 
 
 def test_a_snapshot_goes_on_exactly() -> None:
-    arguments: dict[str, Any] = {"opponent": "self", "habits": {"actions": ATTACKS, "share": 0.5}, "seed": 5}
+    arguments: dict[str, Any] = {"opponent": "self", "aversions": {"actions": ATTACKS, "share": 0.5}, "seed": 5}
     one, other = NhVecEnv(8, **arguments), NhVecEnv(8, **{**arguments, "seed": 6})
     one.reset()
     other.reset()
@@ -75,31 +75,31 @@ def test_a_snapshot_goes_on_exactly() -> None:
 
 
 def test_evaluations_show_the_fighter_as_it_is() -> None:
-    training = NhVecEnv(2, habits={"actions": ATTACKS, "share": 1.0}, frame_ages=(0, 1))
+    training = NhVecEnv(2, aversions={"actions": ATTACKS, "share": 1.0}, frame_ages=(0, 1))
     arguments = EvaluationFights(None, 2).arguments(training)
     assert arguments is not None
     assert arguments["frame_ages"] == (0, 1)
-    assert arguments["habits"] is None
+    assert arguments["aversions"] is None
 
 
 @pytest.mark.parametrize(
-    ("habits", "message"),
+    ("aversions", "message"),
     [
         ({"actions": ["hug"], "share": 0.5}, "hug"),
-        ({"actions": ATTACKS}, "habits must be"),
-        ({"actions": ATTACKS, "share": 1.5}, "habits must be"),
-        ({"actions": [], "share": 0.5}, "habits must be"),
-        (["mage_attack"], "habits must be a mapping"),
+        ({"actions": ATTACKS}, "aversions must be"),
+        ({"actions": ATTACKS, "share": 1.5}, "aversions must be"),
+        ({"actions": [], "share": 0.5}, "aversions must be"),
+        (["mage_attack"], "aversions must be a mapping"),
     ],
 )
-def test_wrong_habits_are_refused(habits: Any, message: str) -> None:
+def test_wrong_aversions_are_refused(aversions: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NhVecEnv(2, habits=habits)
+        NhVecEnv(2, aversions=aversions)
 
 
-def mean_gain_against_who_avoids_a_throw(habits: Any) -> float:
+def mean_gain_against_who_avoids_a_throw(aversions: Any) -> float:
     """What a learner in self-play wins a round of those who avoid a throw, in the second half; 0.5 is the best."""
-    env = PvpVecEnv(256, game=Throwing(), opponent="self", seed=0, habits=habits)
+    env = PvpVecEnv(256, game=Throwing(), opponent="self", seed=0, aversions=aversions)
     model = PvpPPO(
         AutoregressivePolicy,
         env,
@@ -127,9 +127,9 @@ def mean_gain_against_who_avoids_a_throw(habits: Any) -> float:
     return float(np.mean(gains))
 
 
-def test_self_play_with_habits_learns_to_see_them() -> None:
+def test_self_play_with_aversions_learns_to_see_them() -> None:
     # Without them every self-play opponent throws everything: what the others have shown says nothing, and is ignored.
     without = mean_gain_against_who_avoids_a_throw(None)
-    with_habits = mean_gain_against_who_avoids_a_throw({"actions": list(THROWS), "share": 0.3})
+    with_aversions = mean_gain_against_who_avoids_a_throw({"actions": list(THROWS), "share": 0.3})
     assert without < 0.17
-    assert with_habits > max(0.2, without + 0.1)
+    assert with_aversions > max(0.2, without + 0.1)
