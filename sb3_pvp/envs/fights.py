@@ -59,8 +59,14 @@ class Fights:
         self._weights = self._rewards.at(settings.rewards, 0)
         self.observation_space = observation_space(self.contract, len(settings.frame_ages))
         self.action_space = self.contract.action_space
-        masking = settings.action_mask_override, settings.aversions
-        self._observations = SeatObservations(self.world, self._seats, settings.frame_ages, settings.noise, *masking)
+        self._observations = SeatObservations(
+            self.world,
+            self._seats,
+            settings.frame_ages,
+            settings.noise,
+            settings.action_mask_override,
+            settings.aversions,
+        )
         self.observation, self.action_masks = self._observations.stacked, self._observations.masks
         self.trained_rollouts = 0  #: Rollouts that the learner was trained on: the time of all schedules.
         report = self.world.report

@@ -121,14 +121,11 @@ class ActionMaskOverride:
             )
 
     def applied(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Returns the `restricted` masks ``(..., A)``."""
-        return restricted(masks, self.allowed, self._first_entries)
+        """Returns the restricted masks ``(..., A)``, a new array; a head left with nothing gets entry 0."""
+        return _restricted(masks, self.allowed, self._first_entries)
 
 
-def restricted(
-    masks: NDArray[np.bool_], allowed: NDArray[np.bool_], first_entries: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Returns masks ``(..., A)`` without what is not allowed, a new array; a head left with nothing gets entry 0."""
+def _restricted(masks: NDArray[np.bool_], allowed: NDArray[np.bool_], first_entries: Any) -> NDArray[np.bool_]:
     # A head must keep an entry: entry 0 is what the rules between heads fall back to as well (contract.md §2.3).
     left: NDArray[np.bool_] = masks & allowed
     left[..., first_entries] |= ~np.logical_or.reduceat(left, first_entries, axis=-1)
@@ -148,6 +145,13 @@ def _spelled_out(config: Any, contract: Contract) -> Any:
     if keys.get("type") == "npboolarray":
         keys.setdefault("size", contract.num_flat_actions)
     return {key: _spelled_out(value, contract) for key, value in keys.items()}
+
+
+def _reseed(words: NDArray[np.uint64], rows: NDArray[np.int64], seeds: Sequence[int | None], stream: int) -> None:
+    """Sets the random words of rows to those of their seeds; without a seed a row keeps its own."""
+    for row, seed in zip(rows.tolist(), seeds, strict=True):
+        if seed is not None:
+            words[row] = words_from_seeds([seed], stream)[0]
 
 
 class _Aversions(BaseModel, extra="forbid"):
@@ -177,15 +181,14 @@ class Aversions:
     def __init__(self, config: Any, contract: Contract, num_rows: int) -> None:
         given = _AVERSIONS_CONFIG.read("aversions", config)
         self._actions, self._share = np.array([contract.flat_index(each) for each in given.actions]), given.share
+        self._first_entries = contract.head_offsets[:-1]
         self.words = words_from_seeds(range(num_rows), _AVERSIONS)  #: Random words, uint64 ``(N,)``.
         self.chances = np.zeros((num_rows, len(self._actions)), np.float32)  #: Of being forbidden in a tick.
         self.allowed = np.ones((num_rows, contract.num_flat_actions), bool)  #: In this tick, bool ``(N, A)``.
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
         """Draws aversions for the fights that begin; without a seed a row keeps its stream."""
-        for row, seed in zip(rows.tolist(), seeds, strict=True):
-            if seed is not None:
-                self.words[row] = words_from_seeds([seed], _AVERSIONS)[0]
+        _reseed(self.words, rows, seeds, _AVERSIONS)
         numbers, self.words[rows] = uniforms(self.words[rows], 1 + len(self._actions))
         self.chances[rows] = np.where(numbers[:, :1] < self._share, np.clip(4 * numbers[:, 1:] - 2, 0, 1), 0)
         self.advance(rows)
@@ -194,6 +197,10 @@ class Aversions:
         """Draws what is forbidden in the next tick."""
         numbers, self.words[rows] = uniforms(self.words[rows], len(self._actions))
         self.allowed[rows[:, np.newaxis], self._actions] = numbers >= self.chances[rows]
+
+    def applied(self, masks: NDArray[np.bool_], rows: Selection) -> NDArray[np.bool_]:
+        """Restricts the masks of these rows ``(rows, A)``, as `ActionMaskOverride.applied`."""
+        return _restricted(masks, self.allowed[rows], self._first_entries)
 
 
 class Seats:
@@ -261,9 +268,7 @@ class SeatHistory:
 
     def begin(self, rows: NDArray[np.int64], seeds: Sequence[int | None]) -> None:
         """Clears the history of these rows and adds their first observation; without a seed a row keeps its stream."""
-        for row, seed in zip(rows.tolist(), seeds, strict=True):
-            if seed is not None:
-                self.words[row] = words_from_seeds([seed], self._stream)[0]
+        _reseed(self.words, rows, seeds, self._stream)
         if len(self.own):
             self.own[rows] = self.hidden[rows] = 0.0
             self._read_newest(rows)
@@ -322,7 +327,6 @@ class SeatObservations(SeatHistory):
             self.noises = [(ObservationNoise(noise, contract), np.arange(world.num_fights))]
         self._override = None if override is None else ActionMaskOverride(override, contract)
         self.aversions = None if aversions is None else Aversions(aversions, contract, world.num_fights)
-        self._first_entries = contract.head_offsets[:-1]
         self._ages = list(frame_ages)
         self._array = contract.stacked_space(len(self._ages)) if contract.shape else None
 
@@ -365,5 +369,5 @@ class SeatObservations(SeatHistory):
         if self._override is not None:
             masks = self._override.applied(masks)
         if self.aversions is not None:
-            masks = restricted(masks, self.aversions.allowed[chosen], self._first_entries)
+            masks = self.aversions.applied(masks, chosen)
         return masks[0] if isinstance(rows, int) else masks
