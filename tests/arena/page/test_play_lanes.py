@@ -74,9 +74,12 @@ def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, tm
         assert page.evaluate("document.querySelector('.lanes .grass').getBoundingClientRect().width") >= 330
         card = payable(page)
         number = page.evaluate("(card) => sceneOf(lastTick).hands[0].indexOf(card)", card) + 1
+        # What is said is written down, since a later tick may have news before it is read here.
+        written = "window.heard = []; new MutationObserver(() => heard.push(byId('said').textContent))"
+        page.evaluate(f"() => {{ {written}.observe(byId('said'), {{ childList: true }}); }}")
         page.keyboard.press(str(number))
         page.mouse.click(*tile(page, 3, 25))
-        assert "cannot be placed on column 3, row 25" in page.locator("#said").inner_text()
+        until(page, "heard.some((words) => words.includes('cannot be placed on column 3, row 25'))")
         page.keyboard.press("ArrowLeft")
         for _ in range(15):
             page.keyboard.press("ArrowDown")
@@ -94,3 +97,16 @@ def test_a_card_is_placed_by_touch(browser: Any, tmp_path: Path) -> None:
         page.touchscreen.tap(*tile(page, 14, 12))
         until(page, PLACED.format(card))
         shot(page, "lanes-390-dark")
+
+
+def test_words_stand_until_there_is_news(browser: Any, tmp_path: Path) -> None:
+    with playing(browser, tmp_path) as page:
+        ticks = "readUntil = UNTIL; queue = []; moments[lastTick].played = PLAYED; drawControls({});"
+        for until_when, played, left in (
+            ("Infinity", "[]", "no"),
+            ("0", "[]", ""),
+            ("Infinity", "[CONTROLS[0].action]", None),
+        ):
+            act = ticks.replace("UNTIL", until_when).replace("PLAYED", played)
+            said = page.evaluate(f"() => {{ say('no'); {act} return byId('said').textContent; }}")
+            assert said == (page.evaluate("CONTROLS[0].label") if left is None else left)

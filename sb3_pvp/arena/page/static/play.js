@@ -6,18 +6,24 @@ const PLACES = new Map(fight.heads.flatMap((head, number) => head.choices.map((c
 const CONTROLS = person === null ? [] : person.groups.flatMap((group) => group.controls);
 const BY_ACTION = new Map(CONTROLS.map((control) => [control.action, control]));
 const KEPT = `keys ${fight.contract}`, SETTINGS = "play settings", TABS = ["F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8"];
-const GROUPS = person === null ? [] : person.groups.filter((group) => group.shape !== "picture"), ENDING = 900;
-let queue = [], keys = {}, buttons = {}, dueAt = 0, sounds = null, tab = 0;
+const GROUPS = person === null ? [] : person.groups.filter((group) => group.shape !== "picture"), ENDING = 900, READING = 2500;
+let queue = [], keys = {}, buttons = {}, dueAt = 0, readUntil = 0, sounds = null, tab = 0;
 
 const parts = (control) => [control.action, ...control.also];
 const headsOf = (control) => parts(control).map((each) => PLACES.get(each)[0]);
 const isAllowed = (id) => PLACES.has(id) && moments[lastTick].can[PLACES.get(id)[0]][PLACES.get(id)[1]] === "1";
 const reason = (control) => parts(control).filter((each) => !isAllowed(each)).map((each) => (moments[lastTick].why || {})[each] || "not possible now")[0] || "";
 
+/** Answers a player; a tick without news lets the words stand until they are read. */
+function say(words) {
+  byId("said").textContent = words;
+  readUntil = performance.now() + READING;
+}
+
 function press(control) {
   const why = reason(control);
   if (why) {
-    byId("said").textContent = `${control.label}: ${why}`;
+    say(`${control.label}: ${why}`);
     return;
   }
   const isQueued = queue.includes(control);
@@ -54,8 +60,8 @@ function drawControls(message) {
     button.title = why || `${control.label} (${keys[control.action] || "no key"})`;
     button.querySelector(".why").textContent = why;
   }
-  const said = done.map((each) => each.label).join(", ");
-  byId("said").textContent = missed.length && wished.length ? `${said || "Nothing"}; too late for ${missed.join(", ")}` : said;
+  const did = done.map((each) => each.label).join(", "), news = missed.length && wished.length ? `${did || "Nothing"}; too late for ${missed.join(", ")}` : did;
+  if (news || performance.now() > readUntil) byId("said").textContent = news;
   drawQueue();
   byId("goes").textContent = person.waits && moment.can.some((head) => head.replaceAll("0", "").length > 1) ? "It is your turn." : "";
 }

@@ -103,7 +103,7 @@ const squares = () => [..."abcdefgh"].flatMap((file) => [..."12345678"].map((ran
 
 function redraw(said) {
   byId("arena").replaceChildren(scene.picture(current));
-  if (said) byId("said").textContent = said;
+  if (said) say(said);
 }
 
 document.addEventListener("keydown", (event) => {
@@ -113,7 +113,7 @@ document.addEventListener("keydown", (event) => {
   else if (typed && /^[1-8]$/.test(key)) pressSquare(typed + key);
   else if (/^[a-h]$/.test(key)) {
     typed = key;
-    byId("said").textContent = `${picked}${key}…`;
+    say(`${picked}${key}…`);
   } else if (key === "escape") {
     [picked, wanted, typed] = ["", "", ""];
     redraw("");

@@ -78,7 +78,7 @@ function handFigures(hand, elixir) {
 
 function drawAgain(said) {
   byId("arena").replaceChildren(scene.picture(current));
-  if (said) byId("said").textContent = said;
+  if (said) say(said);
 }
 
 function tileAt(event) {
