@@ -327,6 +327,7 @@ def test_a_run_with_a_league_is_resumed(copied: Path) -> None:
     assert players == {f"main_{steps}_steps" for steps in (0, 1536, 3072, 4608)}
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_a_model_and_its_league(copied: Path, tmp_path: Path) -> None:
     command = ["--algo", "maskable_ppo", "--env", "NhEnv", "-conf", str(copied / "self_play.yml"), "--eval-freq", "-1"]
     zoo.train([*command, "-f", str(tmp_path / "new"), "-n", "768", "-i", str(copied / NH_RUN / "NhEnv.zip")])
@@ -372,6 +373,7 @@ def test_what_the_second_edition_wrote_is_served(backend: str) -> None:  # that 
                 assert client.ask(asked | {"deterministic": True})["action"] == action.tolist()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_with_an_actor_goes_on_exactly(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(SECOND / "stopped", tmp_path / "stopped"))
     command = ["--algo", "maskable_ppo", "--env", "DharokEnv", "-f", folder, "-conf", SECOND / "actors.yml"]

@@ -174,6 +174,7 @@ def test_every_row_of_the_table_leads_from_a_name_that_was_to_one_that_is() -> N
     assert all(RENAMED[name] != name and named(RENAMED[name]) is not None for name in RENAMED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -191,6 +192,7 @@ def test_in_a_new_process_the_order_of_imports_does_not_matter(code: str) -> Non
     subprocess.run([sys.executable, "-c", f"{code}; assert old is new; {check}"], check=True)
 
 
+@pytest.mark.slow
 def test_former_names_replace_nothing() -> None:
     code = (
         "import json, sys, importlib, pathlib, sb3_pvp\n"

@@ -184,6 +184,7 @@ def test_other_actions_are_named(space: Any) -> None:
         DreamerV3("MlpPolicy", env)
 
 
+@pytest.mark.slow
 def test_a_replay_on_a_disk_is_that_in_memory(tmp_path: Path) -> None:
     models = [
         dreamer(make_vec_env("CartPole-v1", 2, seed=0), replay_folder=folder, buffer_size=60).learn(200)

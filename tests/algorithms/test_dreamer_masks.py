@@ -166,6 +166,7 @@ def test_both_seats_of_the_learner_are_experience() -> None:
     assert model.replay_buffer.names == ["self"] and not records[OPPONENT][:80].any()
 
 
+@pytest.mark.slow
 def test_who_sat_opposite_is_recorded_and_those_present_are_preferred() -> None:
     env = nh(4, max_episode_ticks=12)
     model = fighter(env, recent=0.75).learn(4 * 30)

@@ -48,7 +48,17 @@ def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-LONG = ("ChessSearch", "ConnectFourSearch", "LanesPixels")  #: Presets whose smallest training takes many seconds.
+#: Presets whose smallest training takes many seconds.
+LONG = (
+    "Chess",
+    "ChessSearch",
+    "ConnectFourSearch",
+    "HumanRegularisedSelfPlay",
+    "Imitation",
+    "Lanes",
+    "LanesPixels",
+    "SoccerGhosts",
+)
 
 
 @pytest.mark.usefixtures("short_evaluations")

@@ -84,6 +84,7 @@ def test_a_life_of_an_arena(arena: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "not decided" in undecided
 
 
+@pytest.mark.slow
 def test_a_fight_of_the_home_game_is_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "nh"
     run(capsys, "init", folder, "--script", "scripted", "--script", "baseline")

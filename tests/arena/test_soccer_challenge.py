@@ -12,6 +12,7 @@ from sb3_pvp.cli import main
 from tests.paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_makes_a_challenge_with_players(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

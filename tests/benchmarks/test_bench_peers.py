@@ -57,6 +57,7 @@ def check_row(row: dict[str, Any]) -> None:
     assert sum(parts) == pytest.approx(1 / row["agent_steps_per_core_s"], rel=0.5), "the parts are nearly all of it"
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_be_installed_is_skipped_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

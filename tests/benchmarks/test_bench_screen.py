@@ -18,6 +18,7 @@ def test_squares_are_told_apart_by_the_colors_of_pieces() -> None:
     assert seen[0, 0] == 1 and not seen[0, 1:].any() and not seen[1:7].any() and (seen[7] == -1).all()
 
 
+@pytest.mark.slow
 def test_displays_keep_time_and_leave_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     need_display("xgalaga")
     with pytest.raises(SystemExit) as ended:

@@ -22,6 +22,7 @@ def test_it_measures_simulations_beside_a_plain_search(capsys: pytest.CaptureFix
     assert [row["case"] for row in rows] == ["plain Python, one tree", "8 trees"] and rows[1]["ratio"] > 1
 
 
+@pytest.mark.slow
 def test_parts_go_on_where_they_were_stopped_and_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

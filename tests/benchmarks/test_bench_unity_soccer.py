@@ -18,6 +18,7 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> s
     return output.err if code else output.out
 
 
+@pytest.mark.slow
 def test_it_prints_a_row_for_each_ablation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = written(unity(2021, [336], [3, 3, 3]), tmp_path)
     rows = json.loads(run(network, "--games", "5", "--json", capsys=capsys))["rows"]

@@ -86,6 +86,7 @@ def test_a_level_is_reached_after_the_median_of_the_seeds(tmp_path: Path) -> Non
     assert imread(tmp_path / "scaling.png").std() > 0
 
 
+@pytest.mark.slow
 def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
     pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
     task = TASKS["CartPole"]

@@ -147,6 +147,7 @@ def test_the_card_says_what_it_is_and_how_it_fights(models: Path, hub: Hub, tmp_
     assert 'hf_hub_download("somebody/archer", "archer.fighter", revision="next")' in text
 
 
+@pytest.mark.slow
 def test_a_replay_a_video_and_figures_are_made_by_default(
     models: Path, hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

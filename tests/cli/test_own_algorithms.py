@@ -254,6 +254,7 @@ def test_requests_that_are_sent_at_once_see_the_state_of_those_before(table: Pat
         assert [client.receive()["action"][0] for _ in range(300)] == [number % size for number in range(300)]
 
 
+@pytest.mark.slow
 def test_actors_play_against_it(table: Path) -> None:
     weights = []
     for actors in (0, 1):

@@ -8,6 +8,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from sb3_pvp.common.user_modules import PYTHON
 from tests.paths import ROOT
 
@@ -30,6 +32,7 @@ def first_block() -> list[str]:
     return [line for line in lines[1:] if line]
 
 
+@pytest.mark.slow  # two minutes: .ci/run plays it on its own
 def test_the_first_block_runs_as_typed(tmp_path: Path) -> None:
     lines, environment = first_block(), {**os.environ, "PYTHONPATH": str(ROOT)}
     assert len(lines) > 12 and lines[-1].startswith("sb3-pvp serve")

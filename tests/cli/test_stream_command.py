@@ -108,6 +108,7 @@ def test_probabilities_have_the_names_of_the_actions() -> None:
     assert probabilities(env, object(), None, {}) == {}
 
 
+@pytest.mark.slow
 def test_a_folder_has_a_playlist_that_goes_on_after_a_kill(tmp_path: Path) -> None:
     need("ffmpeg", "ffprobe")
     first = Broadcast(str(tmp_path), SIZE, 10, {})

@@ -65,6 +65,7 @@ def test_a_program_that_loads_a_fighter_does_not_import_sb3_pvp() -> None:
     assert "sb3_pvp" not in "".join(map(ast.unparse, at_the_top))
 
 
+@pytest.mark.slow
 def test_the_program_with_masks_breaks_no_rule_and_learns(capsys: pytest.CaptureFixture[str]) -> None:
     run("masked_env", total_timesteps=8192)
     before, after = map(float, re.findall(r"(-[\d.]+) (?:before|after)", capsys.readouterr().out))
@@ -78,6 +79,7 @@ def test_the_fence_refuses_what_breaks_the_rule() -> None:
         fence.step([1, 1])
 
 
+@pytest.mark.slow
 def test_only_a_critic_that_sees_the_weather_learns_the_crops() -> None:
     shares = run("privileged_critic", total_timesteps=16_384)
     assert shares["informed"] > 0.7 > shares["blind"]

@@ -112,6 +112,7 @@ def test_synchronous_actors_leave_the_same_figures(run_of: Any) -> None:
     assert {tag for tag in mine if mine[tag] != pytest.approx(yours[tag], nan_ok=True)} == set()
 
 
+@pytest.mark.slow
 def test_episodes_of_actors_are_read_in_the_order_in_which_they_were_written(run_of: Any) -> None:
     logs = run_of("--actors 1")
     (run,) = find_runs([str(logs)])

@@ -115,6 +115,7 @@ def test_processes_play_the_same_and_end_with_the_environments() -> None:
     assert not [each for each in children() if each not in before]
 
 
+@pytest.mark.slow
 def test_values_are_computed_after_the_actor_has_reported_also_by_its_successor(tmp_path: Path) -> None:
     learner, mark, before = os.getpid(), tmp_path / "mark", children()
 

@@ -21,6 +21,7 @@ from sb3_pvp.players.opponents import OpponentChoice
 from sb3_pvp.policies import AutoregressivePolicy
 
 th.set_num_threads(1)
+pytestmark = pytest.mark.slow  # a cluster takes 20 seconds to start
 
 ROWS, STEPS = 16, 8
 ROLLOUT = ROWS * STEPS

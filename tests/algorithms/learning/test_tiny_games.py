@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pytest
 import torch as th
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -58,6 +59,7 @@ def share_of_right_answers(privileged: bool) -> float:
     return float(np.mean(answers == Luck.answer_to(questions)))
 
 
+@pytest.mark.slow
 def test_rewards_drowned_in_luck_need_a_critic_that_sees_the_luck() -> None:
     assert share_of_right_answers(privileged=True) > 0.9
     assert share_of_right_answers(privileged=False) < 0.5  # chance is 1/12

@@ -159,6 +159,7 @@ def test_actors_play_the_same_rollouts(kind: str, tmp_path: Path) -> None:
     assert not same_weights(alone, ahead)
 
 
+@pytest.mark.slow
 def test_processes_play_the_same_rollouts_too() -> None:
     alone, model = rollouts(remembering_model("lstm"), 2), remembering_model("lstm", actors=2, synchronous=True)
     assert same_weights(alone, rollouts(model, 2))

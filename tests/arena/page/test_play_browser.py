@@ -141,6 +141,7 @@ def test_a_fight_by_mouse_with_a_reload_and_the_costliest_ticks(browser: Any, ad
         page.wait_for_url("**/play")
 
 
+@pytest.mark.slow
 def test_a_drill_by_touch_on_a_phone(browser: Any, address: str) -> None:
     with opened(browser, 390, has_touch=True, is_mobile=True, color_scheme="dark") as page:
         page.goto(f"{address}/play")
@@ -219,8 +220,7 @@ def test_connect_four_is_played_to_its_end_with_its_buttons(browser: Any, tmp_pa
         shot(page, "connect-four")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with opened(browser, width, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce") as page:

@@ -72,7 +72,8 @@ def test_black_plays_by_keyboard_on_a_turned_board(browser: Any, tmp_path: Path)
         shot(page, "chess-black-1280")
 
 
-@pytest.mark.parametrize("piece", [pytest.param("queen", marks=pytest.mark.slow), "knight"])
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", ["queen", "knight"])
 def test_a_pawn_becomes_what_is_chosen_on_a_phone(browser: Any, tmp_path: Path, piece: str) -> None:
     touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     start = "7k/P7/8/8/8/8/p6P/7K w - - 0 1"
@@ -92,6 +93,7 @@ def test_a_pawn_becomes_what_is_chosen_on_a_phone(browser: Any, tmp_path: Path, 
         assert f"a7-a8={letter}" in page.locator("#log").text_content()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_axe_finds_nothing_serious(browser: Any, tmp_path: Path, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -40,6 +40,7 @@ def test_a_negative_depth_is_refused() -> None:
         perft(START, -1)
 
 
+@pytest.mark.slow
 def test_whoever_has_black_sees_its_own_side() -> None:
     world = board()
     play(world, "e2e4")

@@ -88,6 +88,7 @@ def test_every_frame_is_accounted_for(tmp_path: Path) -> None:
     env.close()
 
 
+@pytest.mark.slow
 def test_a_frozen_program_stands_still_while_nobody_plays(tmp_path: Path) -> None:
     env = made(tmp_path, freeze=True, tick=0.3)
     env.reset()
@@ -135,6 +136,7 @@ def test_ends_by_what_a_log_says_and_by_the_end_of_the_program(tmp_path: Path) -
     env.close()
 
 
+@pytest.mark.slow
 def test_displays_side_by_side(tmp_path: Path) -> None:
     path = written(tmp_path, painter(tick=0.2))
     env = SubprocVecEnv([lambda: ScreenEnv(path)] * 3)

@@ -65,6 +65,7 @@ def test_chess_is_played_on_xboard_by_pixels_and_mouse() -> None:
     assert row["frames"] + row["dropped"] == pytest.approx(row["ticks"], abs=row["games"])
 
 
+@pytest.mark.slow
 def test_recorded_play_is_a_demonstration(tmp_path: Path) -> None:
     need_display()
     env = ScreenEnv(written(tmp_path, painter(tick=0.3)))
@@ -113,6 +114,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_check_says_what_is_read(tmp_path: Path) -> None:
     need_display()
     content = painter(limit=6)

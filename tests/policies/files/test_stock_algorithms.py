@@ -205,6 +205,7 @@ def test_one_league_of_all_kinds(models: Path, tmp_path: Path) -> None:
     assert [(each.player_a, each.outcome) for each in again] == [(each.player_a, each.outcome) for each in shared]
 
 
+@pytest.mark.slow
 def test_a_round_of_an_arena(models: Path, tmp_path: Path) -> None:
     facts: Any = {"fights_per_match": 2, "pairing": {"kind": "round_robin"}}
     arena = Arena.create(tmp_path / "arena", Challenge(name="numbers", game=GAME, **facts), None)

@@ -189,6 +189,7 @@ def test_a_replay_that_cannot_be_used_is_refused_in_one_line(
     assert replay_of(run).counts.max() < 2.5 * ROLLOUT / 4
 
 
+@pytest.mark.slow
 def test_a_run_whose_newest_checkpoint_is_damaged_begins_its_replay_anew(tmp_path: Path) -> None:
     run = train(tmp_path, 3)
     os.truncate(run / f"checkpoints/main_{3 * ROLLOUT}_steps.zip", 5000)

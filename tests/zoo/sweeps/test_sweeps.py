@@ -183,6 +183,7 @@ def test_a_trial_ends_when_its_cpu_time_is_over(tmp_path: Path, monkeypatch: pyt
         run_sweep(tmp_path, 2, *given[:-1], "30", space="n_steps: {choices: [4]}\nclip_range: {}\n")
 
 
+@pytest.mark.slow
 def test_hyperband(tmp_path: Path) -> None:
     run_sweep(tmp_path, 3, "--pruner", "hyperband", "--storage", str(tmp_path / "s.log"), "--sampler", "random")
     assert {trial.state for trial in study_in(tmp_path / "s.log").trials} <= set(FINISHED)
