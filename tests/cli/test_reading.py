@@ -139,6 +139,8 @@ def test_the_start_of_fights_is_told_in_words() -> None:
     everything = {"randomizeBuild": True, "randomizeGear": True, "randomizeFightType": True}
     told = NH.start_in_words(everything)
     assert told == "one of the builds PURE, ZERKER, MED, random gear and a random fight type"
+    twice = NH.start_in_words(everything | {"randomBuildOptions": ["PURE", "PURE", "MED"]})
+    assert twice == "one of the builds PURE, MED, random gear and a random fight type"
     many = ["PURE", "ZERKER", "MED", "MAXED"]
     assert NH.start_in_words({**everything, "randomBuildOptions": many}).startswith("one of 4 builds, random gear")
     assert DHAROK.start_in_words({}) == SOCCER_TWOS.start_in_words({}) == "the default start"

@@ -112,7 +112,7 @@ class OsrsGame(Game):
         from sb3_pvp.games.osrs.sim.parameters import DEFAULT_BUILD_OPTIONS
 
         given: Any = self.params.model_validate(params)
-        builds, yes = given.random_build_options or DEFAULT_BUILD_OPTIONS, (True, "true")
+        builds, yes = [*dict.fromkeys(given.random_build_options or DEFAULT_BUILD_OPTIONS)], (True, "true")
         few = f"the builds {', '.join(builds)}" if len(builds) <= 3 else f"{len(builds)} builds"
         words = [f"one of {few}" if given.randomize_build in yes else f"the build {given.account_build}"]
         words += ["random gear"] if given.randomize_gear in yes else []
