@@ -32,7 +32,7 @@ def first_block() -> list[str]:
     return [line for line in lines[1:] if line]
 
 
-@pytest.mark.slow  # two minutes: .ci/run plays it on its own
+@pytest.mark.slow  # a minute or two: .ci/run plays it on its own
 def test_the_first_block_runs_as_typed(tmp_path: Path) -> None:
     lines, environment = first_block(), {**os.environ, "PYTHONPATH": str(ROOT)}
     assert len(lines) > 12 and lines[-1].startswith("sb3-pvp serve")

@@ -220,7 +220,8 @@ def test_connect_four_is_played_to_its_end_with_its_buttons(browser: Any, tmp_pa
         shot(page, "connect-four")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with opened(browser, width, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce") as page:

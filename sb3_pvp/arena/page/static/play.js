@@ -20,6 +20,12 @@ function say(words) {
   readUntil = performance.now() + READING;
 }
 
+/** Draws the scene again after a choice in it, and answers if there are words. */
+function redraw(words) {
+  byId("arena").replaceChildren(scene.picture(current));
+  if (words) say(words);
+}
+
 function press(control) {
   const why = reason(control);
   if (why) {

@@ -101,11 +101,6 @@ function promote(kind) {
 
 const squares = () => [..."abcdefgh"].flatMap((file) => [..."12345678"].map((rank) => file + rank));
 
-function redraw(said) {
-  byId("arena").replaceChildren(scene.picture(current));
-  if (said) say(said);
-}
-
 document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   if (!scene.press || current !== lastTick || event.ctrlKey || event.altKey || event.metaKey || event.target.tagName === "INPUT") return;

@@ -76,11 +76,6 @@ function handFigures(hand, elixir) {
   return [bar, shape("text", { x: 9, y: 32.95 }, `${elixir.toFixed(1)} elixir`), ...figures];
 }
 
-function drawAgain(said) {
-  byId("arena").replaceChildren(scene.picture(current));
-  if (said) say(said);
-}
-
 function tileAt(event) {
   const box = byId("arena").querySelector("svg.lanes"), at = new DOMPoint(event.clientX, event.clientY).matrixTransform(box.getScreenCTM().inverse());
   const column = Math.floor(at.x), row = TILES_HIGH - 1 - Math.floor(at.y);
@@ -90,19 +85,19 @@ function tileAt(event) {
 function putCard(column, row) {
   const actions = placing(picked, column, row);
   if (!actions) {
-    drawAgain(`${picked} cannot be placed on column ${column}, row ${row}.`);
+    redraw(`${picked} cannot be placed on column ${column}, row ${row}.`);
     return;
   }
   const card = picked;
   picked = "";
   // What is queued already would be taken back by a second press.
   for (const action of actions) if (!queue.some((control) => control.action === action)) scene.press(action);
-  drawAgain(scene.allows(card) ? `${card} on column ${column}, row ${row}.` : "");
+  redraw(scene.allows(card) ? `${card} on column ${column}, row ${row}.` : "");
 }
 
 const pick = (card) => {
   picked = card;
-  drawAgain(`${card}: choose a tile.`);
+  redraw(`${card}: choose a tile.`);
 };
 
 document.addEventListener("pointerdown", (event) => {
@@ -118,7 +113,7 @@ document.addEventListener("pointermove", (event) => {
   const tile = tileAt(event);
   if (tile && String(tile) !== String(cursor)) {
     cursor = tile;
-    drawAgain("");
+    redraw("");
   }
 });
 document.addEventListener("pointerup", (event) => {
@@ -135,11 +130,11 @@ document.addEventListener("keydown", (event) => {
   if (event.key.length === 1 && number >= 0) pick(hand[number]);
   else if (picked && step) {
     cursor = [Math.min(Math.max(cursor[0] + step[0], 0), TILES_WIDE - 1), Math.min(Math.max(cursor[1] + step[1], 0), TILES_HIGH - 1)];
-    drawAgain("");
+    redraw("");
   } else if (picked && event.key === "Enter") putCard(...cursor);
   else if (picked && event.key === "Escape") {
     picked = "";
-    drawAgain("");
+    redraw("");
     return;
   } else return;
   event.preventDefault();
