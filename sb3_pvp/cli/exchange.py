@@ -15,7 +15,7 @@ import typer
 from sb3_pvp.cli.tables import AsJson, print_result
 from sb3_pvp.cli.usage import Average, GameName, complete_model, use_one_thread, watched
 from sb3_pvp.common.atomic_files import write_atomically
-from sb3_pvp.common.errors import Refusal, command_line
+from sb3_pvp.common.errors import Refusal, command_line, refusals
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT
 from sb3_pvp.policies.files.shipped import GRAPH, SUFFIX, find_model
 
@@ -54,6 +54,10 @@ def export(
         typer.Option(help="For --mlagents: how many numbers each sensor has; default: as the game names them."),
     ] = None,
     average: Average = False,
+    temperature: Annotated[
+        str | None,
+        typer.Option(help="""Above 1: choose more evenly. Of all heads, or of some as '{"HEAD": 2}'.""", metavar="T"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a model to a .fighter file, which others can load without trusting it.
@@ -65,6 +69,7 @@ def export(
     from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph, export_unity
     from sb3_pvp.policies.files.model_files import load
     from sb3_pvp.policies.files.reading import read
+    from sb3_pvp.policies.temperature import set_temperature
 
     source = find_model(model)
     path = output or model.with_suffix(GRAPH if mlagents else SUFFIX)
@@ -72,15 +77,19 @@ def export(
         raise Refusal(f"--mlagents writes a graph: -o must end in {GRAPH}, not {path.name}")
     if sensors is not None and not (mlagents and re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", sensors)):
         raise Refusal("--sensors is for --mlagents, and takes their sizes, such as 264,72")
+    if agent is not None and path.suffix != GRAPH:
+        raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
+    read_model = load(source, average=average)
+    if temperature is not None:
+        with refusals(about="--temperature must be a number, or some as in '{\"HEAD\": 2}'"):
+            set_temperature(read_model.policy, json.loads(temperature))
     if path.suffix == GRAPH:
-        read_model, sizes = load(source, average=average), None if sensors is None else [*map(int, sensors.split(","))]
+        sizes = None if sensors is None else [*map(int, sensors.split(","))]
         size = export_unity(read_model, path, agent, sizes) if mlagents else export_graph(read_model, path, agent)
         figures = {"file": str(path), "bytes": size, "agent": agent}
         print_result(figures, f"{path}: a graph of {figures['bytes']:,} bytes", as_json)
         return
-    if agent is not None:
-        raise Refusal(f"--agent is for a graph alone: pass -o {model.with_suffix(GRAPH)}")
-    export_fighter(load(source, average=average), path, onnx=not no_onnx and _can_have_graphs())
+    export_fighter(read_model, path, onnx=not no_onnx and _can_have_graphs())
     written = read(path)
     about = written.description
     entries = {name: len(content) for name, content in written.entries.items()}

@@ -235,6 +235,12 @@ class AutoregressiveHeads(nn.Module):
             own_bias.copy_(bias)
             inputs = slice(None)
 
+    @th.no_grad()
+    def temper(self, head: int, temperature: float) -> None:
+        """Divides the logits of one head by a temperature, in its weights."""
+        for parameters in self._parameters_of(head)[-1]:
+            parameters /= temperature
+
     def _evaluate(
         self,
         inputs: th.Tensor,

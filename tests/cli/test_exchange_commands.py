@@ -57,6 +57,22 @@ def test_export_tells_what_it_wrote(model: Path, tmp_path: Path, capsys: pytest.
     assert "ends in .fighter" in sb3_pvp("export", model, "-o", tmp_path / "x.zip", capsys=capsys, code=2)
 
 
+def test_a_temperature_makes_choices_more_even(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def weights(*words: object) -> Any:
+        sb3_pvp("export", model, "-o", target := tmp_path / "x.fighter", "--no-onnx", *words, capsys=capsys)
+        return load(target).policy.action_net.layers(11)[-1][0]
+
+    before = weights()
+    assert (weights("--temperature", "2") * 2 == before).all()
+    assert (weights("--temperature", '{"prayer": 4}') * 4 == before).all()
+    assert (weights("--temperature", '{"attack": 4}') == before).all()
+    for wrong, why in (("warm", "must be a number, or some as in"), ('{"prayr": 2}', "prayer"), ("-1", "positive")):
+        assert why in sb3_pvp(
+            "export", model, "-o", tmp_path / "y.fighter", "--temperature", wrong, capsys=capsys, code=2
+        )
+    assert not (tmp_path / "y.fighter").exists()
+
+
 def test_without_onnx_the_file_has_no_graphs(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.policies import AutoregressivePolicy
+from sb3_pvp.policies.temperature import set_temperature
 from tests.game.contract.random_contracts import contracts
 from tests.policies.guessing_game import NH, breaks_a_rule
 from tests.policies.plain_heads import Outcome, plain_heads
@@ -162,6 +163,31 @@ def test_samples_follow_the_probabilities(arguments: dict[str, Any]) -> None:
     assert expected.sum() > 0.999 * count
     # Pearson's statistic of at most 5 free cells is above 25 once in 7,000 times.
     assert ((counts - expected) ** 2 / expected).sum() < 25
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=CASES, seed=st.integers(0, 2**31), temperature=st.floats(0.25, 4), data=st.data())
+def test_a_temperature_is_a_power_of_the_probabilities(case: Case, seed: int, temperature: float, data: Any) -> None:
+    policy, actions = case.policy, random_actions(case, seed)
+    tempered = data.draw(st.sets(st.sampled_from(policy.head_ids)))
+    given = case.observations, actions, case.masks
+    before = policy.head_probabilities(*given).split(policy.head_sizes, 1)
+    set_temperature(policy, dict.fromkeys(tempered, temperature))
+    after = policy.head_probabilities(*given).split(policy.head_sizes, 1)
+    for name, old, new in zip(policy.head_ids, before, after, strict=True):
+        expected = old ** (1 / temperature) if name in tempered else old
+        close(new, expected / expected.sum(1, keepdim=True), **TINY)
+
+
+def test_a_temperature_is_refused_as_a_whole() -> None:
+    policy = make_policy(NH, observation_space(NH), net_arch=[4])
+    before = [weights.clone() for weights in policy.parameters()]
+    for wrong, why in (({"attack": 2, "prayr": 2}, "prayer"), ({"attack": 2, "prayer": 0}, "positive"), ("2", "'2'")):
+        with pytest.raises(ValueError, match=why):
+            set_temperature(policy, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Linear has no temperature"):
+        set_temperature(th.nn.Linear(1, 1), 2)
+    close([*policy.parameters()], before, rtol=0, atol=0)
 
 
 def test_a_million_joint_actions_are_legal() -> None:
