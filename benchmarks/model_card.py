@@ -80,15 +80,9 @@ def model_card(
     actions are sampled.
     """
     use_one_thread()
-    folder = shipped_folder()
-    assert folder is not None, "a checkout has the folder models"
-    file = folder / f"{name}{SUFFIX}"
+    file = _file_of(name)
     if new_version and file.is_file():
-        before = shipped_version(name)
-        for each in (file, file.with_suffix(".json"), file.with_suffix(".md")):
-            each.rename(each.with_stem(f"{name}@{before}"))
-        kept = f"{name}@{before}"
-        write_atomically(folder / f"{kept}.md", card_text(kept, shipped_card(kept)) + "\n")
+        _keep_earlier(name)
     if model is not None:
         export_fighter(load(find_model(model)), file, onnx=False)
     fighter = load(find_model(file), safe=True)
@@ -109,9 +103,35 @@ def model_card(
         "itself": _behaviour(fighter, game, str(file), behaviour, seed),
     }
     card = Card.model_validate(facts)
+    _write(name, card)
+    typer.echo(f"{file.with_suffix('.md')}: {card.description}")
+
+
+def _keep_earlier(name: str) -> None:
+    """Renames a fighter to ``NAME@VERSION``, also among the opponents in the cards of others."""
+    kept = f"{name}@{shipped_version(name)}"
+    for ending in (SUFFIX, ".json", ".md"):
+        file = _file_of(name).with_suffix(ending)
+        file.rename(file.with_name(f"{kept}{ending}"))
+    _write(kept, shipped_card(kept).model_copy(update={"default": False}))
+    for each in shipped_names():
+        fights = (card := shipped_card(each)).fights
+        if name in fights:
+            renamed = {kept if rival == name else rival: score for rival, score in fights.items()}
+            _write(each, card.model_copy(update={"fights": renamed}))
+
+
+def _write(name: str, card: Card) -> None:
+    """Writes the card of a fighter that ships, also as text."""
+    file = _file_of(name)
     write_atomically(file.with_suffix(".json"), card.model_dump_json(indent=1, exclude_defaults=True) + "\n")
     write_atomically(file.with_suffix(".md"), card_text(name, card) + "\n")
-    typer.echo(f"{file.with_suffix('.md')}: {card.description}")
+
+
+def _file_of(name: str) -> Path:
+    folder = shipped_folder()
+    assert folder is not None, "a checkout has the folder models"
+    return folder / f"{name}{SUFFIX}"
 
 
 def _rivals(game: Game) -> Iterator[str]:

@@ -13,7 +13,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files import shipped
 
-FACTS = {"description": "Small", "command": "sb3-pvp train", "steps": 2, "cpu_hours": 0.5}
+FACTS = {"description": "Small", "command": "sb3-pvp train", "steps": 2, "cpu_hours": 0.5, "default": True}
 
 
 @pytest.fixture
@@ -71,8 +71,15 @@ def test_wrong_facts_are_refused_before_any_fight(folder: Path, capsys: pytest.C
 
 def test_a_new_version_keeps_the_one_before(folder: Path) -> None:
     assert run(folder) == 0
-    before = (folder / "models" / "small.fighter").read_bytes()
+    models, card = folder / "models", shipped.shipped_card("small")
+    before = (models / "small.fighter").read_bytes()
+    (models / "other.fighter").write_bytes(before)
+    other = card.model_copy(update={"fights": {"small": card.fights["baseline"]}, "default": False})
+    (models / "other.json").write_text(other.model_dump_json())
     assert run(folder, "--new-version") == 0
+    assert [shipped.shipped_card(name).default for name in ("small", "small@1")] == [True, False]
+    assert [*shipped.shipped_card("other").fights] == ["small@1"], "they fought that version"
+    assert "`small@1`" in (models / "other.md").read_text()
     assert (folder / "models" / "small@1.fighter").read_bytes() == before
     assert (shipped.shipped_version("small"), shipped.shipped_version("small@1")) == (2, 1)
     assert "small@1" in shipped.shipped_card("small").fights
