@@ -81,21 +81,23 @@ def model_card(
     """
     use_one_thread()
     file = _file_of(name)
-    if new_version and file.is_file():
-        _keep_earlier(name)
-    if model is not None:
-        export_fighter(load(find_model(model)), file, onnx=False)
-    fighter = load(find_model(file), safe=True)
+    fighter = load(find_model(model or file))
     game = game_of(fighter)
     facts: dict[str, Any] = json.loads(train.read_text(encoding="utf-8"))
-    facts |= {"game": game.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    facts |= {"game": game.name, "sha256": ""}  # of a file that is not written yet
     if run is not None:
         facts["curve"] = _curve(run)
     facts["exploitability"] = [_exploitability(json.loads((f / FIGURES).read_text("utf-8"))) for f in exploit or ()]
     if each_build is not None:
         found = json.loads((each_build / EACH_BUILD).read_text("utf-8"))["builds"]
         facts["each_build"] = {build: _exploitability(each) for build, each in found.items()}
-    read_model(Card, facts, "fact")  # refuses what is wrong before the fights
+    read_model(Card, facts, "fact")  # refuses what is wrong before any file changes
+    if new_version and file.is_file():
+        _keep_earlier(name)
+    if model is not None:
+        export_fighter(fighter, file, onnx=False)
+    fighter = load(find_model(file), safe=True)
+    facts["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     facts["fights"] = {each: _fights(file, each, episodes, seed, jobs) for each in _rivals(game) if each != name}
     facts["fights"] |= {each.stem: _fights(file, str(each), episodes, seed, jobs) for each in rival or ()}
     facts["behaviour"] = {

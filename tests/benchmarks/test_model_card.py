@@ -63,10 +63,15 @@ def test_it_meets_models_that_do_not_ship(folder: Path) -> None:
     assert "## How it fights" not in card_text("small", card)
 
 
-def test_wrong_facts_are_refused_before_any_fight(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_facts_are_refused_before_any_fight_and_change_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder) == 0
+    before = {file.name: file.read_bytes() for file in (folder / "models").iterdir()}
     (folder / "train.json").write_text(json.dumps({**FACTS, "descripton": "Small"}))
-    assert run(folder) == 2
+    assert run(folder, "--new-version") == 2
     assert "unknown fact 'descripton' (did you mean 'description'?)" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in (folder / "models").iterdir()} == before
 
 
 def test_a_new_version_keeps_the_one_before(folder: Path) -> None:
