@@ -48,16 +48,22 @@ def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-#: Presets whose smallest training takes many seconds.
+#: Presets whose smallest training takes many seconds, or is like that of another one.
 LONG = (
+    "AdversaryPastSelfPlay",
     "Chess",
     "ChessSearch",
     "ConnectFourSearch",
+    "CorePastSelfPlay",
+    "DharokPastSelfPlay",
     "HumanRegularisedSelfPlay",
     "Imitation",
     "Lanes",
     "LanesPixels",
     "SoccerGhosts",
+    "SoccerSelfPlay",
+    "SoccerTwos",
+    "StrikersVsGoalie",
 )
 
 

@@ -95,7 +95,7 @@ def situations(draw: st.DrawFn, rows: int = 6) -> Given:
 
 ARCHITECTURES = [{}, {"head_arch": [3]}, {"autoregressive": False}]
 every_architecture = pytest.mark.parametrize("arguments", ARCHITECTURES, ids=str)
-many = settings(deadline=None, max_examples=100)
+many = settings(deadline=None, max_examples=40)
 
 
 @every_architecture
@@ -151,7 +151,7 @@ def test_learning_is_finite_and_the_same_compiled(arguments: dict[str, Any], cas
 
 
 @every_architecture
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(case=situations())
 def test_graphs_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> None:
     policy = case.own_policy(**arguments)
@@ -161,7 +161,7 @@ def test_graphs_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> 
     assert all(np.isfinite(each).all() for each in found.values())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(case=situations())
 def test_policies_of_sb3_contrib_choose_what_is_legal(case: Given) -> None:
     policy = case.stock_policy()

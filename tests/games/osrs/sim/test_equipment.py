@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, product
+
 import numpy as np
 import pytest
 from arena import (
@@ -57,12 +59,10 @@ def set_names(arena: Arena, gear_set: int) -> set[str]:
 
 
 @pytest.mark.parametrize("build", BUILD_NAMES)
-@pytest.mark.parametrize("before", ORDERS)
-@pytest.mark.parametrize("after", ORDERS)
-def test_exactly_the_set_is_worn(build: str, before: int, after: int) -> None:
+def test_exactly_the_set_is_worn_after_every_other(build: str) -> None:
     arena = far_apart(build)
     belongings = sorted([*worn_names(arena.a), *carried_names(arena.a)])
-    for gear_set in (before, after):
+    for gear_set in chain.from_iterable(product(ORDERS, repeat=2)):
         arena.tick(a=ORDERS[gear_set])
         assert worn_names(arena.a) == set_names(arena, gear_set)
         assert sorted([*worn_names(arena.a), *carried_names(arena.a)]) == belongings
