@@ -45,8 +45,8 @@ def completed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("sb3-pvp models gen", ["generalist"]),
-        ("sb3-pvp evaluate gen", ["generalist"]),
+        ("sb3-pvp models gen", ["generalist", "generalist@1"]),
+        ("sb3-pvp evaluate gen", ["generalist", "generalist@1"]),
         ("sb3-pvp evaluate fast --opponent base", ["baseline"]),
         ("sb3-pvp presets Past", ["PastSelfPlay"]),
         ("sb3-pvp sweep space --preset Past", ["PastSelfPlay"]),

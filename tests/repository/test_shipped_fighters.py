@@ -69,7 +69,7 @@ def test_it_loads_safely_and_acts_legally_in_its_game(name: str) -> None:
 def test_its_name_means_nothing_else(name: str) -> None:
     taken = {script for game in game_names() for script in known_opponents(game=find_game(game))}
     assert name not in {*taken, SELF_PLAY, "best"} and not name.startswith(LEAGUE_OF)
-    assert str(Player(name)) == name
+    assert str(Player.parse(name)) == name
 
 
 def test_each_game_has_at_most_one_to_be_compared_with() -> None:

@@ -21,7 +21,7 @@ from sb3_pvp.players.league.match_makers import MatchMaker
 from sb3_pvp.players.league.players import Player, file_name, player_of_file
 from sb3_pvp.players.league.ratings import Ratings
 from sb3_pvp.players.search.search_settings import SEARCH_OF
-from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES
+from sb3_pvp.policies.files.shipped import MODEL_SUFFIXES, is_version
 
 SETTINGS, MATCHES, PLAYERS, RATINGS = "league.json", "matches.sqlite", "players", "ratings.json"
 _LOCK = ".league.lock"  #: Held while a process changes the settings.
@@ -197,9 +197,13 @@ class League:
     def remove_gone(self, maker: MatchMaker) -> None:
         """Removes players whose models are gone from a match maker, with a warning for each."""
         for player in maker.players:
-            if player.step is not None and not self.path(player).is_file():  # bots and plug-ins have no step and model
+            if self._is_gone(player):
                 warnings.warn(f"{player} leaves the league: {self.path(player)} is gone", stacklevel=3)
                 maker.remove(player)
+
+    def _is_gone(self, player: Player) -> bool:
+        """Whether this is a snapshot without a model; bots and plug-ins have no step, versions of fighters one."""
+        return player.step is not None and not self.path(player).is_file() and not is_version(str(player))
 
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
@@ -220,10 +224,8 @@ class League:
 
     def leaderboard(self, rollouts: bool = True) -> list[Standing]:
         """Returns all players with games or a model, strongest first; ``rollouts``: also those between snapshots."""
-        players = self.players()
-        exploitability, models = self._settings().exploitability, {str(player) for player in players}
-        standings = leaderboard(self.ratings(), players, exploitability)
-        return [line for line in standings if rollouts or line.player in models or Player.parse(line.player).age < 0]
+        standings = leaderboard(self.ratings(), self.players(), self._settings().exploitability)
+        return [line for line in standings if rollouts or not self._is_gone(Player.parse(line.player))]
 
     def save(self) -> None:
         """Saves the match maker's state and the ratings."""

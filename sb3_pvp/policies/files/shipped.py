@@ -127,6 +127,14 @@ def shipped_version(name: str) -> int:
     return int(found[2]) if found else 1 + max((int(e[2]) for e in earlier if e and e[1] == name), default=0)
 
 
+def is_version(name: str) -> bool:
+    """Whether this is a version of a fighter that ships, such as ``generalist@1``; never the name alone."""
+    try:
+        return _VERSION.fullmatch(name) is not None and shipped_file(name) is not None
+    except FileNotFoundError:  # it has others
+        return False
+
+
 def shipped_card(name: str) -> Card:
     """Returns the card of a fighter that ships; raises `FileNotFoundError` and `ValueError` if it has no valid one."""
     file = shipped_file(name)

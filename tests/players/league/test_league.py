@@ -80,6 +80,17 @@ def test_players_whose_model_is_gone_leave_when_they_are_chosen(tmp_path: Path) 
     assert chosen == {BOT, SNAPSHOTS[2]} == set(league.match_maker.players)  # type: ignore[union-attr]
 
 
+def test_versions_of_fighters_that_ship_are_no_snapshots(tmp_path: Path) -> None:
+    league, version, later = filled(tmp_path), Player("generalist", 1), Player("generalist", 999)
+    for player in (version, later):
+        league.match_maker.add(player)  # type: ignore[union-attr]
+    with pytest.warns(UserWarning, match="generalist@999 leaves the league"):
+        assert version in {league.choose(np.random.default_rng(seed)) for seed in range(200)}
+    league.log.append([match(version, BOT, key="1"), match(later, BOT, key="2")])
+    shown = {line.player for line in league.leaderboard(rollouts=False)}
+    assert "generalist@1" in shown and "generalist@999" not in shown
+
+
 def test_the_match_maker_resumes_from_its_saved_state(tmp_path: Path) -> None:
     league = filled(tmp_path)
     league.match_maker.record(SNAPSHOTS[0], "won")  # type: ignore[union-attr]
