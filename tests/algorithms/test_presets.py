@@ -131,7 +131,11 @@ def test_options_beside_a_preset_replace_its_own(tmp_path: Path) -> None:
     assert config["env_kwargs"] == {"opponent": "noop"}
 
 
-@pytest.mark.parametrize("command", [["scripts/train.py"], ["-m", "sb3_pvp.zoo", "train"]], ids=["script", "module"])
+@pytest.mark.parametrize(
+    "command",
+    [["scripts/train.py"], pytest.param(["-m", "sb3_pvp.zoo", "train"], marks=pytest.mark.slow)],
+    ids=["script", "module"],
+)
 def test_an_unknown_preset_is_one_line_and_exit_code_2(command: list[str]) -> None:
     run = subprocess.run([sys.executable, *command, "--preset", "Cor"], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")

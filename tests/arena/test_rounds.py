@@ -106,7 +106,7 @@ MALICE = {
 
 
 #: The others are slow only because each takes a process of its own.
-_QUICK = ("nan", "exit", "slow")
+_QUICK = ("exit", "slow")
 
 
 @pytest.mark.parametrize(

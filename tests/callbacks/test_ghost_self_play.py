@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,16 @@ def test_the_ghost_plays_by_the_weights_of_its_version() -> None:
     assert len(played) > 3 and len({tuple(each) for each in played.values()}) > 3
 
 
+@cache
+def never_stopped(make: Any) -> tuple[Any, Watch]:
+    own = GhostSelfPlayCallback(**SETTINGS)
+    whole, model = Watch(own), make()
+    return model.learn(12 * ROLLOUT, callback=[own, whole]), whole
+
+
 @pytest.mark.parametrize(("make", "stop"), [(mapoca, 4), (mapoca, 5), (mapoca, 7), (mapoca, 9), (ppo, 7)])
 def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> None:
-    path, own = tmp_path / "checkpoint.zip", GhostSelfPlayCallback(**SETTINGS)
-    whole, model = Watch(own), make()
-    model.learn(12 * ROLLOUT, callback=[own, whole])
+    path, (model, whole) = tmp_path / "checkpoint.zip", never_stopped(make)
     at, broken = stop * ROLLOUT + 5 * ROWS, GhostSelfPlayCallback(**SETTINGS)
     first = Watch(broken, path, at)
     make().learn(12 * ROLLOUT, callback=[first, broken])
@@ -136,7 +142,7 @@ def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> 
     assert min(second.seen) == stop * ROLLOUT + ROWS
     expected = {steps: each for steps, each in whole.seen.items() if steps >= min(second.seen)}
     assert second.seen == expected and len({each[0] for each in expected.values()}) > 1
-    assert again.play.state() == own.play.state()
+    assert again.play.state() == whole.own.play.state()
     assert all(th.equal(one, resumed.policy.state_dict()[name]) for name, one in model.policy.state_dict().items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,16 @@ def test_the_rest_of_a_rollout_counts_for_nothing_after_a_change() -> None:
         assert not (begins and goes_on) or state == after
 
 
+@cache
+def never_stopped(make: Any) -> tuple[Any, Watch]:
+    own = GhostSelfPlayCallback(**SETTINGS, other=OTHER)
+    whole, model = Watch(own), make()
+    return model.learn(12 * ROLLOUT, callback=[own, whole]), whole
+
+
 @pytest.mark.parametrize(("make", "stop"), [(mapoca, 5), (mapoca, 6), (mapoca, 7), (ppo, 6), (ppo, 9)])
 def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> None:
-    path, own = tmp_path / "checkpoint.zip", GhostSelfPlayCallback(**SETTINGS, other=OTHER)
-    whole, model = Watch(own), make()
-    model.learn(12 * ROLLOUT, callback=[own, whole])
+    path, (model, whole) = tmp_path / "checkpoint.zip", never_stopped(make)
     broken = GhostSelfPlayCallback(**SETTINGS, other=OTHER)
     make().learn(12 * ROLLOUT, callback=[Watch(broken, path, stop * ROLLOUT + 5 * ROWS), broken])
     resumed, again = make(path=path), GhostSelfPlayCallback(**SETTINGS, other=OTHER)

@@ -43,8 +43,8 @@ def test_killed_in_the_middle_of_roll_outs(tmp_path: Path, whole: dict[str, Any]
     [
         (MatchLog, "append", False),
         (League, "save", False),
-        (League, "add", False),
-        (league_callback, "save_weights", False),
+        pytest.param(League, "add", False, marks=pytest.mark.slow),
+        pytest.param(league_callback, "save_weights", False, marks=pytest.mark.slow),
         (LeagueCallback, "_publish", True),
     ],
 )

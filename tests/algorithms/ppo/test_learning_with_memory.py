@@ -143,7 +143,9 @@ def test_runs_resume_exactly_with_what_was_remembered(kind: str, tmp_path: Path)
     assert th.equal(model._last_memory, resumed._last_memory)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
+)
 def test_actors_play_the_same_rollouts(kind: str, tmp_path: Path) -> None:
     def acted(model: PvpPPO, number: int) -> PvpPPO:
         model.fleet_factory = InlineActors
