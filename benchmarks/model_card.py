@@ -13,6 +13,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.utils import set_random_seed
 
 from benchmarks.card_text import card_text
 from sb3_pvp.callbacks.exploiters.best_response import FIGURES
@@ -168,6 +169,7 @@ def _behaviour(model: MaskablePPO, game: Game, opponent: str, episodes: int, see
         chosen, ticks = chosen + int(special[actions + offsets].sum()), ticks + len(actions)
         return actions
 
+    set_random_seed(seed)  # of what the model draws
     with closing(PvpVecEnv(_NUM_ENVS, game=game, opponent=opponent, seed=seed, **settings)) as env:
         env.env_method("enable_metrics")
         ended = finished_episodes(act, env, env.reset())

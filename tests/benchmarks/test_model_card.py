@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch as th
 
 from benchmarks import model_card
 from benchmarks.__main__ import main
@@ -12,6 +13,7 @@ from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files import shipped
+from sb3_pvp.policies.files.model_files import game_of
 
 FACTS = {"description": "Small", "command": "sb3-pvp train", "steps": 2, "cpu_hours": 0.5, "default": True}
 
@@ -53,6 +55,14 @@ def test_it_measures_and_writes_a_fighter_with_its_card(folder: Path) -> None:
     text = (folder / "models" / "small.md").read_text()
     assert text == card_text("small", card) + "\n" and "| warm | 1 | 64 | 50.0% (40.0 to 60.0) |" in text
     assert "| MED | 50.0% (40.0 to 60.0) | 40.0% | warm | 64 | 1 |" in text
+
+
+def test_the_numbers_of_its_behaviour_depend_on_the_seed_alone(folder: Path) -> None:
+    model, found = PvpPPO.load(folder / "model.zip", device="cpu"), []
+    for before in (1, 2):
+        th.manual_seed(before)
+        found.append(model_card._behaviour(model, game_of(model), "baseline", 2, 0))
+    assert found[0] == found[1]
 
 
 def test_it_meets_models_that_do_not_ship(folder: Path) -> None:

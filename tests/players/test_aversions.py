@@ -127,6 +127,7 @@ def mean_gain_against_who_avoids_a_throw(aversions: Any) -> float:
     return float(np.mean(gains))
 
 
+@pytest.mark.slow
 def test_self_play_with_aversions_learns_to_see_them() -> None:
     # Without them every self-play opponent throws everything: what the others have shown says nothing, and is ignored.
     without = mean_gain_against_who_avoids_a_throw(None)

@@ -78,7 +78,7 @@ def test_a_mirrored_battle_is_the_mirror_image_in_every_bit(seed: int) -> None:
         np.testing.assert_array_equal(other.outcome, world.outcome[:, ::-1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEEDS)
 def test_nobody_is_hurt_from_out_of_range(seed: int) -> None:
     world, rng = new_world(1, seed, deck="random", ticks=1), np.random.default_rng(seed)
@@ -199,7 +199,9 @@ def course(match: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": world.outcome[0].tolist(), "ticks": int(world.clocks[0]), "left": left, "seen": "".join(seen)}
 
 
-@pytest.mark.parametrize("match", json.loads(GOLDEN.read_text("utf-8")) if GOLDEN.exists() else [], ids=str)
+@pytest.mark.parametrize(
+    "match", json.loads(GOLDEN.read_text("utf-8")) if GOLDEN.exists() else [], ids=lambda match: str(match["params"])
+)
 def test_golden_battles(match: dict[str, Any]) -> None:
     """All is whole numbers, the same on all machines; ``python -m tests.games.lanes.test_lane_laws`` writes them."""
     assert course(match) == {name: match[name] for name in ("outcome", "ticks", "left", "seen")}
