@@ -1,4 +1,4 @@
-"""The league of a run records how its fights start."""
+"""The league of a run records how its fights start, and shows the ratings of who is met in them."""
 
 import pickle
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from duel import duels
+from logged import remember
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sb3_pvp import PvpPPO
@@ -41,6 +42,15 @@ def test_what_is_fought_in_a_run(tmp_path: Path, env: Any) -> None:
 @pytest.mark.parametrize("env", [lambda: NhVecEnv(2, world=own_world, reset_params=ZERKER), lambda: duels(2)])
 def test_fights_of_a_custom_world_are_not_recorded(tmp_path: Path, env: Any) -> None:
     assert league_of(tmp_path, env()).fights == {}
+
+
+@pytest.mark.parametrize("opponent", ["baseline", "generalist@1"])
+def test_who_is_no_snapshot_has_a_curve(tmp_path: Path, opponent: str) -> None:
+    env = NhVecEnv(4, opponent=opponent)
+    model = PvpPPO("MultiInputPolicy", env, n_steps=250, batch_size=500, n_epochs=1, device="cpu")
+    vars(model)["run_folder"], memory = tmp_path, remember(model)
+    model.learn(1000, callback=LeagueCallback())
+    assert f"rollout/elo/{opponent}" in memory.dumps[-1]
 
 
 def test_worker_processes_can_tell_it() -> None:
