@@ -17,10 +17,10 @@ from sb3_pvp.common.errors import extra
 from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
+from sb3_pvp.players.league.league import is_snapshot
 from sb3_pvp.players.league.players import evenly_spread
 from sb3_pvp.players.opponents import SELF_PLAY
 from sb3_pvp.policies.files.model_files import save_weights
-from sb3_pvp.policies.files.shipped import is_version
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,7 +151,7 @@ class LeagueCallback(base.PvpCallback):
             before = [self._elo_before.get(player, ratings.elo.rating(player)) for player in self._met]
             self.logger.record("rollout/elo/average-match", float(np.mean(before)))
         for player, rating in ratings.elo.ratings.items():
-            if player.step is None or is_version(str(player)):  # snapshots would add a tag each
+            if not is_snapshot(player):  # they would add a tag each
                 self.logger.record(f"rollout/elo/{player}", rating, exclude="stdout")
         skill = ratings.open_skill.rating(self._learner)
         self.logger.record("rollout/open_skill/mu", skill.mu, exclude="stdout")

@@ -202,8 +202,7 @@ class League:
                 maker.remove(player)
 
     def _is_gone(self, player: Player) -> bool:
-        """Whether this is a snapshot without a model; bots and plug-ins have no step, versions of fighters one."""
-        return player.step is not None and not self.path(player).is_file() and not is_version(str(player))
+        return is_snapshot(player) and not self.path(player).is_file()
 
     def ratings(self) -> Ratings:
         """Returns the ratings after all matches so far, starting from those in the folder if they are valid."""
@@ -276,3 +275,8 @@ def league_of(model: Path) -> Path | None:
     # run/model.zip, run/checkpoints/main_64_steps.zip, or run/league/players/main_64_steps.zip
     candidates = [*(parent / LEAGUE for parent in parents[:2]), *parents[1:2]]
     return next((folder for folder in candidates if (folder / SETTINGS).is_file()), None)
+
+
+def is_snapshot(player: Player) -> bool:
+    """Whether this is a model of a training at a step; versions of fighters that ship (``generalist@1``) are none."""
+    return player.step is not None and not is_version(str(player))
