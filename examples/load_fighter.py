@@ -14,7 +14,7 @@ import sb3_pvp
 
 
 def main(path: str | Path = "fighter.fighter") -> str:
-    """Plays a fight against the scripted opponent; returns how it ended."""
+    """Plays a fight against the bot; returns how it ended."""
     fighter = sb3_pvp.load(path, safe=True)
     env = gym.make("NhEnv", opponent="baseline", reset_params={"accountBuild": "MED"})
     observation, info = env.reset(seed=1)

@@ -75,7 +75,7 @@ def export(
 @league.command("play", context_settings=OLDER_NAMES)
 def play(
     folder: Folder,
-    a: Annotated[str, typer.Argument(help="A player, such as main@4096.", metavar="A")],
+    a: Annotated[str, typer.Argument(help="A player, such as main@76800.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Another player, such as baseline.", metavar="B")],
     fights: Annotated[int, typer.Option(min=1, help="Number of fights.")] = 100,
     world: World = "sim",

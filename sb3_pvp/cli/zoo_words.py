@@ -15,13 +15,14 @@ _BOTH = (
 )
 #: The long options of each command.
 OPTIONS = {
-    "train": f"""{_BOTH} --actors --challenge --conf-file --distribute --eval-env-kwargs --eval-episodes --eval-freq
-        --hyperparams --log-folder --log-interval --max-total-trials --n-eval-envs --n-evaluations --n-jobs
-        --n-startup-trials --n-trials --no-optim-plots --num-cpus-per-actor --optimization-log-path
-        --optimize-hyperparameters --preset --pruner --reference-fights --reference-pool --resume --sampler --save-freq
-        --save-replay-buffer --search-space --storage --study-name --synchronous --tensorboard-log --track
-        --trained-agent --trial-cpu-seconds --trial-id --truncate-last-trajectory --uuid --vec-env --wandb-entity
-        --wandb-group --wandb-project-name --wandb-tags""".split(),
+    "train": f"""{_BOTH} --actors --challenge --changed --conf-file --configs --distribute --eval-env-kwargs
+        --eval-episodes --eval-freq --hyperparams --initialize-from --log-folder --log-interval --log-keys-max
+        --log-keys-mean --log-keys-sum --log-keys-video --log-zeros --logdir --max-total-trials --mlagents
+        --n-eval-envs --n-evaluations --n-jobs --n-startup-trials --n-trials --no-optim-plots --num-cpus-per-actor
+        --optimization-log-path --optimize-hyperparameters --preset --pruner --reference-fights --reference-pool
+        --resume --sampler --save-freq --save-replay-buffer --search-space --storage --study-name --synchronous
+        --tensorboard-log --track --trained-agent --trial-cpu-seconds --trial-id --truncate-last-trajectory --uuid
+        --vec-env --wandb-entity --wandb-group --wandb-project-name --wandb-tags""".split(),
     "enjoy": f"""{_BOTH} --custom-objects --deterministic --exp-id --folder --load-best --load-checkpoint
         --load-last-checkpoint --n-envs --no-render --norm-reward --reward-log --stochastic""".split(),
 }

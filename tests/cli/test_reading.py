@@ -76,8 +76,7 @@ def test_the_options_that_are_completed_are_those_of_the_command(command: str) -
         text=True,
         check=True,
     ).stdout
-    found = {word.strip("[],|") for word in shown.split() if word.startswith(("--", "[--"))}
-    assert {*OPTIONS[command]} <= found
+    assert {*OPTIONS[command]} == {*re.findall(r"^  (?:-\w.*?, )?(--[\w-]+)", shown, re.MULTILINE)}
     assert completions(command, [], "--al") == ["--algo"]
 
 

@@ -78,9 +78,9 @@ def test_the_address_of_the_project_is_in_one_file_only() -> None:
     assert not [file for file in texts if home.encode() in (file.read_bytes() if file.is_file() else b"")]
 
 
-def test_the_readme_names_all_extras_that_are_for_users() -> None:
+def test_the_page_of_installation_names_all_extras_that_are_for_users() -> None:
     extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2].partition("\n[")[0]
-    named = (ROOT / "README.md").read_text().partition("| Extra | For |")[2].partition("\n\n")[0]
+    named = (ROOT / "docs/install.md").read_text().partition("| Extra | For |")[2].partition("\n\n")[0]
     for extra in set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) - {"test", "dev", "site"}:
         assert f"`{extra}`" in named, extra
 
