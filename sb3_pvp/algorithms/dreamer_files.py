@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from sb3_pvp.algorithms.dreamer.dreamer_policy import Carried, DreamerPolicy
 from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.algorithms.dreamer.world_model import Latent
+from sb3_pvp.common.arguments import NonNegativeInt, PositiveInt
 from sb3_pvp.common.errors import first_error
 from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
@@ -39,8 +41,11 @@ from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
 from sb3_pvp.policies.networks import LEAST_ROWS_OF_LINEAR, filled
 
-#: The largest of any number in a size, and the most entries of all heads: some take memory whatever the weights are.
-_MAX_NUMBER, _MAX_ENTRIES = 1 << 16, 1 << 13
+#: The most of what takes time and memory whatever the weights are, as in `Description.check`; and the largest of any
+#: number in a size.
+_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS, _MAX_SIZE = 1 << 22, 1 << 8, 1 << 13, 1 << 10, 1 << 16
+#: How many networks have so many layers.
+_NETWORKS = {"layers": 6, "head_layers": 2, "prior_layers": 1, "posterior_layers": 1}
 
 
 class PlainPolicy(BaseModel):
@@ -50,9 +55,9 @@ class PlainPolicy(BaseModel):
 
     observation: dict[str, Part]  #: A Box is the part ``"observation"`` alone.
     is_dict: bool
-    head_sizes: tuple[int, ...] = Field(min_length=1)
+    head_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
     is_discrete: bool
-    size: dict[str, int]
+    size: dict[str, NonNegativeInt]
     is_fighter: bool = False  #: Whether it is a `FighterPolicy`; its weights have the rules.
 
     @property
@@ -66,10 +71,25 @@ class PlainPolicy(BaseModel):
         """A new action space."""
         return spaces.Discrete(self.head_sizes[0]) if self.is_discrete else spaces.MultiDiscrete([*self.head_sizes])
 
+    def check(self, weights: Mapping[str, th.Tensor]) -> None:
+        """Raises `ValueError` if it is too large, or needs more weights for rules than there are."""
+        flat, layers = sum(self.head_sizes), {name: self.size.get(name, 0) for name in _NETWORKS}
+        for what, number, most in (
+            ("numbers in an observation", sum(prod(part.shape) for part in self.observation.values()), _MAX_NUMBERS),
+            ("heads", len(self.head_sizes), _MAX_HEADS),
+            ("entries of its heads", flat, _MAX_ENTRIES),
+            ("layers", sum(number * layers[name] for name, number in _NETWORKS.items()), _MAX_LAYERS),
+            ("of one thing in its size", max(self.size.values(), default=0), _MAX_SIZE),
+        ):
+            if number > most:
+                raise ValueError(f"its description is too large: it has more than {most} {what}")
+        has_rules = self.is_fighter and len(self.head_sizes) > 1
+        if has_rules and sum(part.numel() for part in weights.values()) < 2 * flat * flat:
+            raise ValueError("its description needs more weights than there are in the file")
+
     def build(self, weights: Mapping[str, th.Tensor]) -> DreamerPolicy:
         """Returns the policy; raises `ValueError` if the weights do not fit, before memory is taken for others."""
-        if max(*self.size.values(), sum(self.head_sizes)) > _MAX_NUMBER or sum(self.head_sizes) > _MAX_ENTRIES:
-            raise ValueError("its description is too large")
+        self.check(weights)
         given = self.observation_space, self.action_space, lambda _: 0.0, ModelSize(**self.size)
         with th.device("meta"):  # where tensors have shapes, and no memory
             shapes = {name: part.shape for name, part in DreamerPolicy(*given, mlp_keys="").state_dict().items()}

@@ -17,7 +17,7 @@ from sb3_pvp.common.arguments import read_model
 from sb3_pvp.common.atomic_files import write_atomically
 from sb3_pvp.common.errors import first_error, require_known
 from sb3_pvp.common.plain_yaml import read_yaml
-from sb3_pvp.envs.settings import DEFAULT_MAX_EPISODE_TICKS, FightSettings
+from sb3_pvp.envs.settings import AUTO, FightSettings
 from sb3_pvp.game import Game, find_game
 from sb3_pvp.players.league import Player, check_anchors
 from sb3_pvp.players.opponents import opponent_names
@@ -138,7 +138,7 @@ class Challenge(BaseModel):
     @property
     def settings(self) -> FightSettings:
         """How fights are set up; raises `ValueError` for reset parameters that the game does not have."""
-        ticks = self.max_ticks or DEFAULT_MAX_EPISODE_TICKS
+        ticks = AUTO if self.max_ticks is None else self.max_ticks
         return FightSettings(game=self.played, reset_params=self.reset_params, max_episode_ticks=ticks)
 
     @property

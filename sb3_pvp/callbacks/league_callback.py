@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ MAX_PLAYERS = 24
 #: Most lines for players other than the learner in the figure of ratings.
 _MAX_OTHERS = 8
 
+#: What it knows of a rollout.
+_OF_ROLLOUT = ("_rollout", "_learner", "_elo_before", "_met", "_records", "_episodes")
+
 METRICS = {
     "rollout/elo/latest": "Elo rating of the learner.",
     "rollout/elo/average-match": "Mean Elo rating of the opponents met in this rollout, as rated before it.",
@@ -53,7 +57,8 @@ class LeagueCallback(base.PvpCallback):
 
     In the league the learner is ``main@STEPS``, with its steps at the start of the rollout in which the match ended.
     Matches are written at the end of a rollout, in one transaction. A run that is killed and resumed uses the same keys
-    for them again, so that no match counts twice.
+    for them again, so that no match counts twice. Until then, those of a run that can resume in the middle of a rollout
+    are in its checkpoint.
 
     List it before `SelfPlayCallback`. Environments must report ``opponent`` and ``outcome`` at the
     end of episodes, as `PvpEnv` does.
@@ -94,11 +99,26 @@ class LeagueCallback(base.PvpCallback):
         if env.has_attr("match_settings") and (kind := env.get_attr("match_settings", indices=[0])[0]):
             self._league.set_fights(**kind)
         self._last_snapshot: int | None = None
+        self._is_amid = False  # whether a rollout has begun, also one that is resumed
         self._is_published = True  # no rollout has ended yet
         self._warned = False
         self._resume_with_model("league", "_last_snapshot")
 
+    def get_state(self) -> dict[str, Any]:
+        """Returns the rollout of the last snapshot and, in the middle of a rollout, what is known of that."""
+        known = {name: copy.copy(getattr(self, name)) for name in _OF_ROLLOUT} if self._is_amid else {}
+        return super().get_state() | {"rollout": known}
+
+    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
+        """Restores what `get_state` returned."""
+        super().set_state(state, same_episodes)
+        known = state.get("rollout", {})  # files of earlier versions have none
+        vars(self).update(known)
+        self._is_amid = bool(known)
+
     def _on_rollout_start(self) -> None:
+        if self._is_amid:  # it was resumed there
+            return
         self._rollout, self._learner = base.trained_rollouts(self.model), base.learner(self.model)
         if self._snapshot_every.is_due(self._last_snapshot, self._rollout):
             self._league.add(self._learner, lambda path: save_weights(self.model, path))
@@ -107,6 +127,7 @@ class LeagueCallback(base.PvpCallback):
         self._met: list[Player] = []
         self._records: list[MatchRecord] = []
         self._episodes = np.zeros(self.training_env.num_envs, np.int64)
+        self._is_amid = True
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         key = f"{LEARNER}/rollout-{self._rollout}/row-{row}/episode-{self._episodes[row]}"
@@ -121,6 +142,7 @@ class LeagueCallback(base.PvpCallback):
     def _on_rollout_end(self) -> None:
         league, records = self._league, self._records
         repeats = league.log.append(records) < len(records)
+        self._is_amid = False
         if repeats and not self._warned and (others := league.log.count_conflicts(records)):
             self._warned = True
             warnings.warn(

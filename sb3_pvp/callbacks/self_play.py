@@ -53,6 +53,8 @@ METRICS = {
 KINDS = (*_ROW_COUNTS,)
 #: The kinds whose opponents are agents, and so have options.
 _ACTING = (PAST, TARGET, LATEST)
+#: What it knows of a rollout.
+_OF_ROLLOUT = ("_kinds", "_next", "_points", "_past_steps", "_steps_before")
 _AS_TRAINED = "as_trained"
 _SCHEDULES, _PLAIN = ("delay_chance", "deterministic_share"), ("reset_params", "noise", "action_mask_override")
 #: The kind of a row's opponents, and at the time of their draw the probabilities of past players, by name.
@@ -73,7 +75,7 @@ class SelfPlayCallback(base.PvpCallback):
     this callback; rows that are side by side share opponents, so that few models act in each actor. Works with any
     ``VecEnv``, also with subprocesses, whose environments have ``set_opponent`` and report ``opponent`` and ``outcome``
     at the end of episodes. List a `LeagueCallback`, which adds snapshots to the league, before this callback. `PvpPPO`
-    saves its state, so that an exactly resumed run makes the same choices.
+    and `DreamerV3` save its state, so that an exactly resumed run makes the same choices.
 
     Args:
         self_play, past, target, latest: shares of the rows, numbers or schedules over trained rollouts.
@@ -137,13 +139,19 @@ class SelfPlayCallback(base.PvpCallback):
         }
         self._rng = np.random.default_rng(getattr(self.model, "seed", None) if self._seed is None else self._seed)
         self._running: list[Assignment] | None = None
+        self._is_amid = False  # whether a rollout has begun, also one that is resumed
         self._resume_with_model("self_play")
         if not self.training_env.has_attr("set_opponent"):
             raise ValueError("SelfPlayCallback needs environments with set_opponent(choice), such as PvpVecEnv")
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the random state, the match maker's state and the kinds of opponents of the running episodes."""
+        """Returns the random state, the match maker's state and the kinds of opponents of the running episodes.
+
+        In the middle of a rollout also what is known of that.
+        """
+        names = _OF_ROLLOUT if self._is_amid else ()
         return {
+            "rollout": {name: copy.deepcopy(getattr(self, name)) for name in names},
             "random": copy.deepcopy(self._rng.bit_generator.state),
             "match_maker": self.match_maker.get_state(),
             "running": copy.copy(self._running),
@@ -156,8 +164,19 @@ class SelfPlayCallback(base.PvpCallback):
         running, earlier = state["running"] if same_episodes else None, state.get("chances", {})
         # Files of earlier versions have names instead of probabilities, and all probabilities in one place, if at all.
         self._running = running and [(kind, more if isinstance(more, dict) else earlier) for kind, more in running]
+        known = state.get("rollout", {}) if same_episodes else {}
+        vars(self).update(known)
+        self._is_amid = bool(known)
 
     def _on_rollout_start(self) -> None:
+        self.match_maker.trained_rollouts = base.trained_rollouts(self.model)
+        if not self._is_amid:  # else it was resumed there
+            self._begin_rollout()
+            self._is_amid = True
+        for kind, (name, _) in _ROW_COUNTS.items():
+            self.logger.record(f"env/{name}", self._kinds.count(kind))
+
+    def _begin_rollout(self) -> None:
         time, rows = base.trained_rollouts(self.model), self.training_env.num_envs
         self._steps_before = self.num_timesteps
         kinds = self._kinds = self._shares.divide(rows, time)
@@ -181,8 +200,6 @@ class SelfPlayCallback(base.PvpCallback):
         # Fights of a kind that a row had before may still end in this rollout, see `_on_episode`.
         self._points: dict[str, list[float]] = {kind: [] for kind in kinds if kind != SELF}
         self._past_steps: list[int] = []
-        for kind, (name, _) in _ROW_COUNTS.items():
-            self.logger.record(f"env/{name}", kinds.count(kind))
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
         assert self._running is not None
@@ -194,6 +211,7 @@ class SelfPlayCallback(base.PvpCallback):
             self._past_steps.append(step)
 
     def _on_rollout_end(self) -> None:
+        self._is_amid = False
         for kind, points in self._points.items():
             self.logger.record(f"selfplay/{kind}_matches", len(points))
             if points:

@@ -10,7 +10,7 @@ import typer
 
 from sb3_pvp.cli.usage import complete_model, use_one_thread
 from sb3_pvp.common.arguments import json_object
-from sb3_pvp.common.errors import Refusal, refusals
+from sb3_pvp.common.errors import Refusal, extra, refusals
 
 _WHAT = "An environment that draws pictures, such as Screen-v0; an arena's page; or a display such as :0."
 _TO = "A folder, for HLS, or rtmp://HOST/APP/KEY; in SB3_PVP_STREAM a key is hidden from ps."
@@ -41,10 +41,16 @@ def stream(
 
     if (read := re.fullmatch(r"(\d{2,4})x(\d{2,4})", size)) is None or int(read[1]) % 2 or int(read[2]) % 2:
         raise Refusal(f"--size must be two even numbers such as 1280x720, not {size!r}")
+    with extra("screen", "streams"):
+        import PIL  # noqa: F401  (before ffmpeg starts)
     sender = Broadcast(to, (int(read[1]), int(read[2])), fps, dict(each.partition("=")[::2] for each in figure or ()))
     if what.startswith(("http://", "https://")):
+        with extra("arena", "streams of an arena's page"):
+            import websockets  # noqa: F401
         shows = live_shows(what)
     elif re.fullmatch(r"\S*:\d+(\.\d+)?", what):
+        with extra("screen", "streams of displays"):
+            import mss  # noqa: F401
         shows = display_shows(what, fps)
     else:
         use_one_thread()

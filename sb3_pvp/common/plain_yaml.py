@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ class _Loader(yaml.SafeLoader):
             for child in node.value if is_inner else ():  # of a mapping, a pair
                 waiting += [(each, depth + 1) for each in (child if isinstance(child, tuple) else (child,))]
         return root
+
+
+# YAML 1.1, which PyYAML reads, takes a number such as 3e-4 for a text.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), [*"-+0123456789"])
 
 
 def parse_yaml(text: str) -> Any:

@@ -21,8 +21,9 @@ LOGGED = "log"
 class LogPatterns:
     """Which keys are logged, and as what: regular expressions that match a key from its beginning.
 
-    ``video`` are of keys with images ``(H, W, C)`` uint8; the others are of numbers, of which arrays are summed. With
-    ``zeros``, a key that was zero throughout an episode is logged as well.
+    ``video`` are of keys with images ``(H, W, 3)``, or grey ``(H, W, 1)``, uint8, and means nothing for others; the
+    others are of numbers, of which arrays are summed. With ``zeros``, a key that was zero throughout an episode is
+    logged as well.
     """
 
     sum: str = ".*"
@@ -56,6 +57,12 @@ class LogKeys(gym.Wrapper[Any, Any, Any, Any]):
             self._kinds = {kind: re.compile(getattr(self._patterns, kind)) for kind in ("sum", "mean", "max", "video")}
         except re.error as error:
             raise ValueError(f"a pattern of log keys is no regular expression: {error}") from error
+        self._videos = {
+            name
+            for key, part in env.observation_space.items()
+            if part.dtype == np.uint8 and len(part.shape or ()) == 3 and (part.shape or ())[2] in (1, 3)
+            if self._kinds["video"].match(name := key[len(PREFIXES[0]) :])
+        }
         seen = {key: part for key, part in env.observation_space.items() if not key.startswith(PREFIXES)}
         if not seen:
             raise ValueError("all keys of the observation are for the log: the agent would see nothing")
@@ -81,9 +88,10 @@ class LogKeys(gym.Wrapper[Any, Any, Any, Any]):
             if not key.startswith(PREFIXES):
                 continue
             name = key[len(PREFIXES[0]) :]
-            if self._kinds["video"].match(name):
+            if name in self._videos:
                 if has_videos:
-                    self._episode.frames.setdefault(name, []).append(np.array(value, np.uint8))
+                    frame = np.array(np.broadcast_to(value, (*value.shape[:2], 3)), np.uint8)
+                    self._episode.frames.setdefault(name, []).append(frame)
             else:
                 self._episode.numbers.setdefault(name, []).append(float(np.sum(value)))
         return {key: observation[key] for key in self.observation_space}  # type: ignore[attr-defined]

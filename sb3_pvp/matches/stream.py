@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -21,12 +21,16 @@ import numpy as np
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.processes import OwnedProcess
 
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
 _BACKGROUND, _TEXT, _DIM, _BAR = (20, 23, 29), (230, 233, 238), (140, 148, 160), (40, 90, 150)
 _SHARE, _LINE, _MOST_BARS = 0.25, 26, 8  #: Width of the panel, height of a line, bars.
 PLAYLIST = "live.m3u8"  #: Of HLS, in its folder.
 #: Seconds of a segment, and segments in the playlist; seconds until ffmpeg is started again, at first and at most.
 _SEGMENT, _KEPT, _FIRST, _MOST = 2, 10, 1.0, 30.0
 _AGAIN, _PATIENCE = 2.0, 10.0  #: Seconds until a lost source is asked again, and for which one is waited.
+_SILENT = 0.5  #: Seconds without news of a fight after which it is shown again: a video needs pictures to go on.
 
 
 class Shown(NamedTuple):
@@ -218,7 +222,7 @@ def live_shows(address: str) -> Iterator[Shown]:
 
 
 def _fight_shows(page: str, fight: str, names: list[str]) -> Iterator[Shown]:
-    """Yields the ticks of a live fight until it is over."""
+    """Yields the ticks of a live fight until it is over, the last one again while nothing happens."""
     from websockets.exceptions import WebSocketException
     from websockets.sync.client import connect
 
@@ -230,20 +234,37 @@ def _fight_shows(page: str, fight: str, names: list[str]) -> Iterator[Shown]:
     table = {each["player"]: float(each["rating"]) for each in _asked(f"{page}/api/leaderboard")}
     about: dict[str, str | float] = {"first": names[0], "second": names[1]}
     about |= {f"rating of {name}": table[name] for name in names if name in table}
+    latest = Shown("nothing has happened yet")
     try:
         with connect(f"ws{page.removeprefix('http')}/api/live/{fight}/watch", max_size=None) as socket:
-            for message in map(json.loads, socket):
+            for message in _messages(socket):
+                if message is None:
+                    yield latest
+                    continue
                 for tick, moment in enumerate(message.get("moments", ()), message.get("first", 0)):
                     scene = viewer.read_scene(moment["scene"])
                     picture = viewer.picture(scene) if hasattr(viewer, "picture") else scene.text
                     decided, expected = ((moment.get(each) or [None])[0] or {} for each in ("decisions", "outlooks"))
                     figures = {name: expected[name] for name in ("value", "win_probability") if expected.get(name)}
                     bars = {name: each for head in decided.get("probabilities") or () for name, each in head.items()}
-                    yield Shown(picture, {**about, "tick": tick, **figures}, bars)
+                    yield (latest := Shown(picture, {**about, "tick": tick, **figures}, bars))
                 if message.get("state") == "over":
                     return
     except WebSocketException as error:
         raise EOFError(str(error)) from error
+
+
+def _messages(socket: ClientConnection) -> Iterator[Any]:
+    """Yields what is sent, and ``None`` whenever nothing was for a while."""
+    from websockets.exceptions import ConnectionClosedOK
+
+    with suppress(ConnectionClosedOK):
+        while True:
+            try:
+                message = json.loads(socket.recv(_SILENT))
+            except TimeoutError:
+                message = None
+            yield message
 
 
 def _asked(address: str) -> Any:

@@ -7,6 +7,7 @@ all keys there are that begin so, written with dots, such as ``.*\\.units``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,10 +44,22 @@ class Resolved(NamedTuple):
     env_id: str
     hyperparams: dict[str, Any]
 
-    def write(self, path: Path, command: str) -> None:
-        """Writes a preset, which makes the same run."""
+    def write(self, path: Path, command: str) -> Path:
+        """Writes a preset, which makes the same run, and returns its path.
+
+        No file changes, neither a configuration that has this name, nor what a run reads that begins at the same time:
+        where another one is in the way, the name gets an ending of its own.
+        """
         text = yaml.safe_dump({self.env_id: {_ALGO: self.algo} | self.hyperparams}, sort_keys=False, width=120)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.open("x").close()  # of two processes one makes it
+        except FileExistsError:
+            if path.read_text("utf-8").partition("\n")[2] == text:
+                return path
+            path = path.with_name(f"{path.stem}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.yml")
         write_atomically(path, f"# Resolved from: {command}\n{text}")
+        return path
 
 
 def resolve(

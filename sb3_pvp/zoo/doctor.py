@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from sb3_pvp.common.cores import num_cores
-from sb3_pvp.common.errors import DISTRIBUTION, missing, of_checkout
+from sb3_pvp.common.errors import DISTRIBUTION, missing, of_checkout, one_line
 
 #: Below these, in bytes: a run, its replay and its checkpoints may not fit; worker processes share too little.
 _LEAST_DISK, _LEAST_SHARED = 2 << 30, 64 << 20
@@ -44,8 +44,24 @@ class Finding:
 
 def examine(folder: Path) -> list[Finding]:
     """Returns all findings; ``folder`` is where runs are to be written."""
-    parts = _machine(), _packages(), _extras(), _entry_points(), _torch(), _numba(), _folders(folder), _limits()
-    return [finding for part in parts for finding in part]
+    parts = {
+        "machine": _machine(),
+        "packages": _packages(),
+        "extras": _extras(),
+        "entry points": _entry_points(),
+        "PyTorch": _torch(),
+        "Numba": _numba(),
+        "folders": _folders(folder),
+        "limits": _limits(),
+    }
+    found = list[Finding]()
+    for about, part in parts.items():
+        try:
+            found.extend(part)
+        except Exception as error:  # what is broken enough to raise here is what this command is for
+            advice = f"repair what it names, such as by pip install --upgrade {DISTRIBUTION}"
+            found.append(Finding(about, one_line(error), advice, is_error=True))
+    return found
 
 
 def _machine() -> Iterator[Finding]:

@@ -296,7 +296,7 @@ def _training_parser() -> ArgumentParser:
     add("--challenge", help="Train for the challenge of an arena, in this folder or file: its game, start and budget.")
     newest = "Resume the run in this folder; by default the newest stopped run."
     add("--resume", nargs="?", const=NEWEST, help=newest)
-    folder = "The folder of the run, in which {timestamp} is the time; the same command resumes the run that is there."
+    folder = "The folder of the run; the same command resumes it. In a new one, {timestamp} is the time of the start."
     add("--logdir", metavar="DIR", help=folder)
     for kind in ("sum", "mean", "max", "video"):
         what = f"Keys of observations named log_... of which the {kind} of an episode is logged: a regular expression."
@@ -317,6 +317,12 @@ def _training_parser() -> ArgumentParser:
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
     return parser
+
+
+def own_options() -> list[Action]:
+    """Returns the options of ``train`` that are not rl-zoo3's."""
+    groups = (group for group in _training_parser()._action_groups if group.title in ("sb3-pvp", "sweeps"))
+    return [option for group in groups for option in group._group_actions]
 
 
 def _parse_training(arguments: list[str]) -> Namespace:
@@ -388,7 +394,7 @@ def _merged(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> N
         found = resolve(typed.configs, typed.algo, typed.env, typed.conf_file, options)
         folder = Path(given.logdir or Path(given.log_folder, "-".join(Path(name).stem for name in typed.configs)))
         path = folder.with_name(f"{folder.name}.yml")
-        found.write(path, command_line("train", *without_passwords(arguments)))
+        path = found.write(path, command_line("train", *without_passwords(arguments)))
     print(f"Configuration: {path}\n{path.read_text(encoding='utf-8')}")
     parser.set_defaults(algo=found.algo, env=found.env_id, conf_file=str(path))
     return parser.parse_args(arguments)

@@ -65,6 +65,7 @@ from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.changes import apply_changes, start_over
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
+    LOCK,
     UNFINISHED,
     RunCallbacks,
     StoppedRun,
@@ -269,11 +270,15 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         next_one = count(get_latest_run_id(self.log_path, self.env_name) + 1)
         while not self._stopped_run and not self._new_folder:
             try:
-                folder.mkdir(parents=True, exist_ok=folder == self._logdir)
+                folder.mkdir(parents=True)
                 self._new_folder = folder
             except FileExistsError:
+                if folder == self._logdir:
+                    break  # it was empty, or its run was killed; what is there stays if this one cannot be set up
                 folder = folder.with_name(f"{self.env_name}_{next(next_one)}")
         self.save_path, self.params_path = str(folder), str(folder / self.env_name)
+        if self._logdir:
+            (folder / LOCK).touch()  # a kill before there are settings leaves a folder that is known again
         if self._track:
             self.tensorboard_log = self.tensorboard_log or str(folder / EVENTS)
         super().create_log_folder()  # type: ignore[no-untyped-call]

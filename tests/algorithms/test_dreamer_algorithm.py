@@ -259,6 +259,31 @@ def test_the_weight_of_the_entropy_is_a_schedule_over_rollouts(tmp_path: Path) -
         dreamer(DummyVecEnv([Counting]), ent_coef=falls, cuda_graph=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_length", 1),
+        ("imag_last", 1),
+        ("imag_last", -2),
+        ("imagined_steps", 0),
+        ("rollout_steps", 0),
+        ("batch_size", 0),
+        ("train_ratio", 0),
+    ],
+)
+def test_numbers_that_nothing_is_learnt_with_are_refused(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be .+, got {value}$"):
+        dreamer(DummyVecEnv([Counting]), **{name: value})
+
+
+def test_the_least_numbers_learn_and_are_loaded(tmp_path: Path) -> None:
+    least = {"batch_length": 2, "imag_last": 2, "imagined_steps": 1, "rollout_steps": 1, "train_ratio": np.float32(0.5)}
+    model = dreamer(DummyVecEnv([Counting]), **least).learn(20)
+    model.save(tmp_path / "model.zip")
+    assert model.n_updates > 1 and model.trained_rollouts == 20
+    assert {name: getattr(DreamerV3.load(tmp_path / "model.zip"), name) for name in least} == least
+
+
 def test_half_precision_learns() -> None:
     model = dreamer(make_vec_env("CartPole-v1", 2, seed=0), precision="bf16").learn(60)
     assert model.n_updates > 3 and all(weights.isfinite().all() for weights in model.policy.state_dict().values())

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import sb3_pvp
 from sb3_pvp import load
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
+from sb3_pvp.algorithms.dreamer_files import DREAMER_FILES
 from sb3_pvp.cli import main
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.settings import FightSettings
@@ -29,6 +31,7 @@ from sb3_pvp.matches.replay.page import replay_page
 from sb3_pvp.matches.replay.record import record_fight
 from sb3_pvp.matches.replay.recording import recording_from_plain, recording_to_plain
 from sb3_pvp.players.league import League, Player
+from sb3_pvp.policies.files.description import Part
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent, strip
 from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.registry import content_hash, name_of
@@ -38,6 +41,8 @@ from tests.policies.files.numbers_game import CONTRACT, GAME
 TINY = ModelSize(deter=16, hidden=8, units=8, classes=4, depth=2, stoch=4, blocks=4, layers=1, image_blocks=4, bins=41)
 SMALL: dict[str, Any] = {"policy_kwargs": {"size": TINY}, "batch_size": 2, "batch_length": 4, "train_ratio": 8}
 SMALL |= {"imagined_steps": 3, "buffer_size": 1000, "device": "cpu", "seed": 0}
+#: A part of an observation in a plain description.
+PART: dict[str, Any] = {"shape": [3], "dtype": "float32", "low": None, "high": None}
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +193,31 @@ def look_ahead(recording: Recording) -> None:
     save = recording_from_plain(json.loads(json.dumps(recording_to_plain(recording))))
     assert save.moments[3].outlooks[0] is not None and save.moments[3].outlooks[0].future is not None
     assert "future" in replay_page(recording) and '"goes_on"' in replay_page(recording)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"observation": {"observation": PART | {"shape": [2_000_000_000]}}}, "more than 4194304 numbers in an obs"),
+        ({"observation": {key: PART | {"shape": [3, 1 << 20]} for key in "ab"}}, "more than 4194304 numbers in an obs"),
+        ({"size": asdict(TINY) | {"layers": 1000}}, "more than 1024 layers"),
+        ({"size": asdict(TINY) | {"head_layers": 1 << 16}}, "more than 1024 layers"),
+        ({"size": asdict(TINY) | {"prior_layers": 500, "posterior_layers": 600}}, "more than 1024 layers"),
+        ({"head_sizes": [1, 2] * 200}, "more than 256 heads"),
+        ({"head_sizes": [1 << 12, 1 << 12], "is_fighter": True}, "needs more weights than there are in the file"),
+    ],
+)
+def test_nothing_is_built_of_a_description_that_is_too_large(
+    changed: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def space(part: Part) -> Any:
+        raise AssertionError("it builds a space")
+
+    monkeypatch.setattr(Part, "space", space)
+    plain = {"observation": {"observation": PART}, "is_dict": False, "head_sizes": [2], "is_discrete": True}
+    with pytest.raises(ValueError, match=words) as error:
+        DREAMER_FILES.build({"description": plain | {"size": asdict(TINY)} | changed}, {}, "cpu")
+    assert "\n" not in str(error.value)
 
 
 def test_what_does_not_fit_is_refused_in_one_line(path: Path, tmp_path: Path) -> None:

@@ -48,6 +48,13 @@ def without(modules: str, code: str) -> subprocess.CompletedProcess[str]:
         ("matplotlib", "exploit fast", 'pictures need matplotlib: pip install "sb3-pvp[plots]"'),
         ("huggingface_hub", "push fast me/fast", 'push and pull need huggingface_hub: pip install "sb3-pvp[hub]"'),
         ("sqlalchemy", "arena serve arena", 'arenas need sqlalchemy: pip install "sb3-pvp[arena]"'),
+        ("PIL", "stream NhEnv --to video", 'streams need PIL: pip install "sb3-pvp[screen]"'),
+        ("mss", "stream :77 --to video", 'streams of displays need mss: pip install "sb3-pvp[screen]"'),
+        (
+            "websockets",
+            "stream http://x --to v",
+            'streams of an arena\'s page need websockets: pip install "sb3-pvp[arena]"',
+        ),
     ],
 )
 def test_a_missing_extra_is_one_line(

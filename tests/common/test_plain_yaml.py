@@ -32,6 +32,14 @@ def test_whatever_is_wrong_is_one_line(text: str) -> None:
     assert str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3e-4", 3e-4), ("-1E6", -1e6), ("3.0e-4", 3e-4), ("0x1e3", 0x1E3), ("1e", "1e"), ("'1e3'", "1e3")],
+)
+def test_numbers_are_those_that_people_write(text: str, value: object) -> None:
+    assert parse_yaml(text) == value and parse_yaml(f"[{text}, x]") == [value, "x"]
+
+
 def test_only_files_of_some_size_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yml")  # whoever opens it would wait for ever
     (tmp_path / "large.yml").write_text("x" * 1_000_000)

@@ -17,6 +17,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_pvp import DreamerV3, zoo
 from sb3_pvp.callbacks import MetricLinesCallback
+from sb3_pvp.callbacks.videos import gif
 from sb3_pvp.envs.log_keys import LogKeys, LogKeysWrapper, LogPatterns
 
 
@@ -85,6 +86,23 @@ def test_videos_are_of_some_episodes() -> None:
             info = env.step(0)[4]
         has_video.append("log_video/image" in info["log"])
     assert has_video == [True, False, True, False]
+
+
+def test_grey_images_are_videos_and_numbers_are_none() -> None:
+    class Grey(Logging):
+        observation_space = spaces.Dict(
+            {**Logging.observation_space.spaces, "log_image": spaces.Box(0, 255, (4, 6, 1), np.uint8)}
+        )
+
+        def observe(self) -> dict[str, Any]:
+            return super().observe() | {"log_image": np.full((4, 6, 1), self.steps, np.uint8)}
+
+    env = LogKeys(Grey(), LogPatterns(video=".*"))
+    env.reset()
+    for _ in range(5):
+        logged = env.step(0)[4].get("log", {})
+    assert logged["log_video/image"].shape == (6, 4, 6, 3) and logged["log_video/image"][3, 0, 0].tolist() == [3, 3, 3]
+    assert logged["log_sum/step"] == 15 and gif(logged["log_video/image"]).startswith(b"GIF")
 
 
 def test_it_is_an_environment() -> None:

@@ -49,6 +49,17 @@ def test_an_error_is_told_by_the_exit_code(
     assert f"{tmp_path / 'logs'} cannot be written" in out
 
 
+def test_what_is_broken_is_one_finding_among_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_rights(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(Path, "exists", no_rights)
+    states = {each.about: (each.state, each.found) for each in examine(tmp_path)}
+    assert states["PyTorch"][0] == states["folders"][0] == "error" and "torch" in states["PyTorch"][1]
+    assert {"packages", "Numba", "open files"} <= {*states}
+
+
 def test_packages_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs = ["numpy<1", "no-such-package>=2", "torch", 'pytest>=8; extra == "test"', 'chess; extra == "nowhere"']
     needs.append('no-such-package; extra == "lacking"')

@@ -6,11 +6,12 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
+from pydantic import Field
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -33,10 +34,15 @@ from sb3_pvp.algorithms.dreamer.signals import encode_actions
 from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.hyperparameters import is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
+from sb3_pvp.common.arguments import ABOVE_0, POSITIVE, Kind
 from sb3_pvp.common.errors import foreign, require_known
 from sb3_pvp.common.rows_on_disk import remove_rows
 from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.registry import find_algorithm
+
+#: Returns are of two states in a row, at least.
+_PAIR = Kind[int](Annotated[int, Field(ge=2)], "an integer of at least 2")
+_LAST = Kind[int](Literal[0] | Annotated[int, Field(ge=2)], "0, for all states, or an integer of at least 2")
 
 
 class DreamerV3(OffPolicyAlgorithm):
@@ -56,7 +62,8 @@ class DreamerV3(OffPolicyAlgorithm):
 
     After `load`, ``learn(..., reset_num_timesteps=False)`` goes on exactly as if it had never stopped, if the replay is
     in a folder and the vectorised environment has ``get_state`` and ``set_state``; other environments begin new
-    episodes.
+    episodes. A run that stopped in the middle of a rollout goes on there, with the matches of `LeagueCallback` and the
+    opponents of `SelfPlayCallback` so far. For other callbacks a rollout begins there, which is that much shorter.
     """
 
     #: Packed state of the run for exact resume; consumed when it learns on after `load`.
@@ -93,6 +100,10 @@ class DreamerV3(OffPolicyAlgorithm):
         _init_setup_model: bool = True,
         **others: Any,
     ) -> None:
+        POSITIVE.check(batch_size=batch_size, imagined_steps=imagined_steps, rollout_steps=rollout_steps)
+        _PAIR.check(batch_length=batch_length)
+        _LAST.check(imag_last=imag_last)
+        ABOVE_0.check(train_ratio=train_ratio)
         super().__init__(
             policy, env, learning_rate, buffer_size=buffer_size, batch_size=batch_size, tau=tau, gamma=gamma,
             # There is no random phase: the untrained policy acts from the first step.
@@ -138,7 +149,7 @@ class DreamerV3(OffPolicyAlgorithm):
 
     def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
         """Opens the replay; raises `ValueError` if its folder holds that of another run."""
-        self.resumable_parts = {"dreamer": self}
+        self.resumable_parts, self._played = {"dreamer": self}, 0
         if self.cuda_graph and self.device.type != "cuda":
             raise ValueError(f"cuda_graph=True needs device='cuda', but this model is on {self.device}: leave it out")
         if self.cuda_graph and isinstance(self.policy, FighterPolicy):
@@ -189,6 +200,7 @@ class DreamerV3(OffPolicyAlgorithm):
             "_seen",
             "_rate",
             "_learning",
+            "_played",
             "run_folder",
         )
         return [*super()._excluded_save_params(), *of_process, "resumable_parts"]
@@ -212,10 +224,11 @@ class DreamerV3(OffPolicyAlgorithm):
         """Returns what is not in the policy, between two steps."""
         carried = self._carried and [part.cpu().numpy() for part in self._carried]
         state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._counted}
-        return state | {"replay": self.replay_buffer.get_state()}
+        return state | {"played": self._played, "replay": self.replay_buffer.get_state()}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; ``same_episodes``: the environments continue theirs."""
+        self._played = state.get("played", 0)  # files of earlier versions have none
         if same_episodes and state["carried"]:
             self._carried = Carried(*(th.as_tensor(part, device=self.device) for part in state["carried"]))
             self._rewards = state["rewards"]
@@ -233,13 +246,15 @@ class DreamerV3(OffPolicyAlgorithm):
     def collect_rollouts(  # type: ignore[override]
         self, env: VecEnv, callback: BaseCallback, train_freq: TrainFreq, log_interval: int | None = None, **others: Any
     ) -> RolloutReturn:
-        """Plays a rollout and learns meanwhile; a loaded run resumes before it."""
+        """Plays a rollout, or the rest of one, and learns meanwhile; a loaded run resumes before it."""
         resumable.resume(self, env)
+        # What is due after a rollout, `learn` has done, unless the run was stopped at its end.
+        self.train(self.gradient_steps, self.batch_size)
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
         callback.on_rollout_start()
-        n_steps = 0
-        while n_steps < train_freq.frequency and self.num_timesteps < self._total_timesteps:
+        n_steps, is_over = self._played, False
+        while not is_over:
             self.train(self.gradient_steps, self.batch_size)
             actions = self._act()
             new_obs, rewards, dones, infos = env.step(actions)
@@ -248,20 +263,23 @@ class DreamerV3(OffPolicyAlgorithm):
             callback.update_locals(locals())
             try:
                 goes_on = callback.on_step()
-            finally:  # Whatever it raises, the step is recorded, and the run can be resumed after it.
+            finally:  # Whatever it raises, the step is recorded, the last one ends its rollout, and the run can resume.
                 self._update_info_buffer(infos, dones)
                 self._add_last_records(rewards, dones, infos)
                 self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards  # type: ignore[assignment]
                 self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+                for _ in range(dones.sum()):
+                    self._episode_num += 1
+                    if log_interval is not None and self._episode_num % log_interval == 0:
+                        self.dump_logs()
+                is_over = n_steps >= train_freq.frequency or self.num_timesteps >= self._total_timesteps
+                self._played = 0 if is_over else n_steps
+                if is_over:
+                    self.trained_rollouts += 1
+                    callback.on_rollout_end()
             if not goes_on:
-                return RolloutReturn(n_steps, 0, continue_training=False)
-            for _ in range(dones.sum()):
-                self._episode_num += 1
-                if log_interval is not None and self._episode_num % log_interval == 0:
-                    self.dump_logs()
-        self.trained_rollouts += 1
-        callback.on_rollout_end()
-        return RolloutReturn(n_steps, 0, continue_training=True)
+                break
+        return RolloutReturn(n_steps, 0, continue_training=goes_on)
 
     def _act(self) -> NDArray[Any]:
         """Returns actions of all environments; the record of an observation is complete with the action taken there."""

@@ -33,6 +33,7 @@ class LanesGame(Game):
 
     def __init__(self, table: CardTable, contract: Contract) -> None:
         self.name, self.table, self.contract = contract.name, table, contract
+        table.figures.flags.writeable = False  # also where it was unpickled: worlds save what may change
         self._vectors = vector_contract(table) if contract.pixels else contract
         self.viewer = LanesViewer(table)
         # Of pictures only the world's own bot knows enough: `LanesParams.bot`.
@@ -42,7 +43,9 @@ class LanesGame(Game):
         return self.name
 
     def __reduce__(self) -> Any:
-        return find_game, (self.name,)
+        if self in (LANES, LANES_PIXELS):  # a name is shorter, and what it stands for has a cache
+            return find_game, (self.name,)
+        return LanesGame, (self.table, self.contract)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> LanesWorld:
         """See `sb3_pvp.game.Game.make_world`."""

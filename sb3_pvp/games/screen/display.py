@@ -51,6 +51,7 @@ class VirtualDisplay:
     Attributes:
         name: such as ``":7"``.
         folder: for the files of the program; it is removed at the end.
+        starts: of programs so far; each begins ``output`` anew.
     """
 
     def __init__(self, size: Sequence[int], name: str | None = None) -> None:
@@ -62,7 +63,7 @@ class VirtualDisplay:
         self._server: WatchedProcess | None = None
         self._program: WatchedProcess | None = None
         self._family: list[psutil.Process] | None = None
-        self._held, self._codes = set[str](), dict[str, int]()
+        self._held, self._codes, self.starts = set[str](), dict[str, int](), 0
         self._temporary = tempfile.TemporaryDirectory(prefix="sb3-pvp-screen-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.output = self.folder / "output"  #: What the program prints.
@@ -101,6 +102,7 @@ class VirtualDisplay:
         given = {name: value.replace("{folder}", str(self.folder)) for name, value in environment.items()}
         variables = {"HOME": str(self.folder), "PATH": PATH, **given, "DISPLAY": self.name}
         self.output.unlink(missing_ok=True)
+        self.starts += 1
         line = [find_program(program), *arguments]
         self._program = WatchedProcess(line, self.output, variables, self.folder, grace=_GRACE)
 
@@ -137,15 +139,14 @@ class VirtualDisplay:
     def find_window(self, title: str) -> Any:
         """Returns the largest window that is shown, with this in its title, or ``None``."""
         found: list[tuple[int, Any]] = []
-        waiting = [self._screen.screen().root]
-        while waiting:
-            for window in waiting.pop().query_tree().children:
-                with suppress(*self._errors):  # it has just been closed
-                    shape, state = window.get_geometry(), window.get_attributes().map_state
-                    if state == self._x.IsViewable and title in (window.get_wm_name() or "" if title else ""):
-                        found.append((shape.width * shape.height, window))
-                    elif title:
-                        waiting.append(window)  # a window manager puts a frame around
+        waiting = self._screen.screen().root.query_tree().children
+        for window in waiting:
+            with suppress(*self._errors):  # it has just been closed
+                shape, state = window.get_geometry(), window.get_attributes().map_state
+                if state == self._x.IsViewable and title in (window.get_wm_name() or "" if title else ""):
+                    found.append((shape.width * shape.height, window))
+                elif title:
+                    waiting.extend(window.query_tree().children)  # a window manager puts a frame around
         return max(found, key=lambda each: each[0])[1] if found else None
 
     def focus(self, window: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import weakref
 from collections import deque
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.games.screen.clock import TickClock
 from sb3_pvp.games.screen.display import ScreenError, VirtualDisplay
-from sb3_pvp.games.screen.game_file import NumberReader, ScreenInput, ScreenStep, read_screen_game
+from sb3_pvp.games.screen.game_file import LogReader, NumberReader, ScreenInput, ScreenStep, read_screen_game
 from sb3_pvp.games.screen.readers import Reading, make_readings
 
 _LOOK = 0.05  #: Seconds between two looks at what a reset waits for.
@@ -68,10 +69,14 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
         self.clock = TickClock(self.game.tick)
         self._stack: deque[NDArray[np.uint8]] = deque(maxlen=self.game.stack)
         self._values: dict[str, float] = {}
+        self._found: dict[str, float] = {}  #: What was found last in the episode.
         self._ends_by_exit = any(self.game.readers[name].kind == "exit" for name in self.game.end)
         self._has_window = self._frozen = False
         try:
             self._readings: dict[str, Reading] = make_readings(self.game, self.display)
+            logs = {name: each for name, each in self.game.readers.items() if isinstance(each, LogReader)}
+            # Lines are counted from none in each tick.
+            self._none = {name: 0.0 for name, each in logs.items() if not re.compile(each.pattern).groups}
             for each in (*self.inputs, *self.game.reset):
                 self.display.check_keys(each)
         except Exception:
@@ -87,11 +92,12 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
             self._freeze(False)
             if self.display.exit_code() is not None:
                 self.display.stop()
+                self._has_window = False
+            self._values, self._found = {}, {}
             for step in self.game.reset:
                 self._run(step)
             self.display.press(())
             self.unread, self._missing = 0, dict.fromkeys(self._readings, 0)
-            self._values = {}
             whole = self._look(self._whole())
             for name, value in self._values.items():
                 if np.isnan(value):
@@ -115,7 +121,7 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
             if given is not None:
                 self.display.do(given)
             self.clock.wait()
-            before = dict(self._values)
+            before = self._found | self._none
             whole = self._look(self._whole())
             self._stack.append(self._scaled(whole))
             if self.display.exit_code() is not None and not self._ends_by_exit:
@@ -162,6 +168,7 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
                 self.display.do(step)
                 again += _AGAIN
             time.sleep(_LOOK)
+        self._found[step.until] = found
 
     def _start(self) -> None:
         """Starts the program, and waits for its window."""
@@ -188,12 +195,16 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
         for name, read in self._readings.items():
             value = read(whole)
             if value is not None:
-                self._values[name], self._missing[name] = value, 0
+                self._values[name], self._found[name], self._missing[name] = value, value, 0
+                continue
+            reader = self.game.readers[name]
+            if isinstance(reader, LogReader):  # no number is new
+                self._values[name] = 0.0
+                self._found.setdefault(name, 0.0)
                 continue
             self._values.setdefault(name, float("nan"))
             self._missing[name] += 1
             self.unread += 1
-            reader = self.game.readers[name]
             if isinstance(reader, NumberReader) and self._missing[name] > reader.patience:
                 raise ScreenError(f"{self._unreadable(name)} for {self._missing[name]} ticks")
         return whole
@@ -201,9 +212,9 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
     def _reward(self, before: Mapping[str, float]) -> float:
         total = 0.0
         for each in self.game.rewards:
-            now = self._values[each.reader]
-            change = now - before[each.reader]
-            total += each.weight * {"change": change, "rise": max(change, 0.0), "value": now}[each.of]
+            change = self._found[each.reader] - before[each.reader]
+            worth = {"change": change, "rise": max(change, 0.0), "value": self._values[each.reader]}
+            total += each.weight * worth[each.of]
         return total
 
     def _scaled(self, whole: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -57,23 +57,29 @@ class ScreenGrid(_Part):
     rows: Annotated[int, Field(ge=1)]
     do: Literal["click", "drag"]
 
-    def inputs(self) -> list[tuple[str, ScreenInput]]:
+    def inputs(self, button: int = 1) -> list[tuple[str, ScreenInput]]:
         """Returns names and inputs: of cells ``column,row`` from the top left, of pairs ``from>to``."""
         x, y, width, height = self.region
         across = [x + width * (2 * column + 1) // (2 * self.columns) for column in range(self.columns)]
         down = [y + height * (2 * row + 1) // (2 * self.rows) for row in range(self.rows)]
         cells = {f"{column},{row}": (at, below) for row, below in enumerate(down) for column, at in enumerate(across)}
         if self.do == "click":
-            return [(name, ScreenInput(click=at)) for name, at in cells.items()]
+            return [(name, ScreenInput(click=at, button=button)) for name, at in cells.items()]
         pairs = ((one, other) for one in cells for other in cells if one != other)
-        return [(f"{one}>{other}", ScreenInput(drag=(cells[one], cells[other]))) for one, other in pairs]
+        return [(f"{one}>{other}", ScreenInput(drag=(cells[one], cells[other]), button=button)) for one, other in pairs]
 
 
 class ScreenAction(ScreenInput):
-    """A choice of the agent, or with a ``grid`` one for each of its cells or pairs."""
+    """A choice of the agent, or with a ``grid`` one for each of its cells or pairs, by the same ``button``."""
 
     name: str
     grid: ScreenGrid | None = None
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> ScreenAction:
+        if self.grid and (others := sorted(self.model_fields_set - {"name", "grid", "button"})):
+            raise ValueError(f"{', '.join(others)} cannot be beside a grid: give it an action of its own")
+        return self
 
 
 class ScreenStep(ScreenInput):
@@ -130,9 +136,11 @@ class NumberReader(_Part):
 
 
 class LogReader(_Part):
-    """What a pattern finds in new lines of a file: its first group as a number, without groups how many lines.
+    """What a pattern finds in new lines of a file: the last number in its first group, without groups how many lines.
 
-    A relative ``file`` is in the program's own folder; ``output`` is what it prints.
+    It is 0 if there is nothing new. The ``rise`` and the ``change`` of a number are from the one found before in the
+    episode, at first 0; those of lines are how many are new. A relative ``file`` is in the program's own folder;
+    ``output`` is what it prints, from its start.
     """
 
     kind: Literal["log"]
@@ -197,22 +205,30 @@ class ScreenGame(_Part):
     rewards: tuple[ScreenReward, ...] = ()
     end: tuple[str, ...] = ()
     limit: Annotated[int, Field(ge=1)] | None = None
-    reset: tuple[ScreenStep, ...] = (ScreenStep(start=True),)
+    reset: Annotated[tuple[ScreenStep, ...], Field(min_length=1)] = (ScreenStep(start=True),)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> ScreenGame:
         asked = {*self.end, *(each.reader for each in self.rewards), *(each.until for each in self.reset if each.until)}
         for name in sorted(asked - self.readers.keys()):
             raise unknown_name("reader", name, self.readers)
-        regions = {name: getattr(each, "region", None) for name, each in self.readers.items()} | {"region": self.region}
-        regions |= {each.name: each.grid.region for each in self.actions if each.grid is not None}
-        for name, region in regions.items():
-            if region and (region[0] + region[2] > self.display[0] or region[1] + region[3] > self.display[1]):
-                raise ValueError(f"{name}: {list(region)} is not within the display of {list(self.display)}")
+        for name, place in self._places():
+            left, top, width, height = (*place, 1, 1)[:4]
+            if left + width > self.display[0] or top + height > self.display[1]:
+                raise ValueError(f"{name}: {list(place)} is not within the display of {list(self.display)}")
         names = [name for name, _ in self.inputs()]
         if len(names) > MOST_ACTIONS or len({*names}) < len(names):
             raise ValueError(f"of {len(names)} actions each needs a name of its own, and {MOST_ACTIONS} are the most")
         return self
+
+    def _places(self) -> Iterator[tuple[str, Region | Point]]:
+        """Yields the regions and points of the display, with the name of what they belong to."""
+        parts: list[tuple[str, Any]] = [("region", self), *self.readers.items()]
+        parts += [(each.name, each) for each in self.actions] + [("reset", each) for each in self.reset]
+        parts += [(each.name, each.grid) for each in self.actions]
+        for name, part in parts:
+            places = [getattr(part, field, None) for field in ("region", "at", "click", "move")]
+            yield from ((name, place) for place in (*places, *(getattr(part, "drag", None) or ())) if place)
 
     @property
     def seen(self) -> Region:
@@ -223,7 +239,7 @@ class ScreenGame(_Part):
         """Returns all actions by name, in order."""
         found: list[tuple[str, ScreenInput]] = []
         for each in self.actions:
-            cells = each.grid.inputs() if each.grid else ()
+            cells = each.grid.inputs(each.button) if each.grid else ()
             found += [(f"{each.name} {name}", one) for name, one in cells] or [(each.name, each)]
         return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,7 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from sb3_pvp.games.screen.display import VirtualDisplay
+from sb3_pvp.common.errors import shown
+from sb3_pvp.games.screen.display import ScreenError, VirtualDisplay
 from sb3_pvp.games.screen.game_file import (
     MOST_COMPARED,
     LogReader,
@@ -118,20 +121,33 @@ def difference(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 
 
 def log_reading(reader: LogReader, display: VirtualDisplay) -> Reading:
-    """Returns what reads the new lines of a file, each of them once."""
+    """Returns what reads the new lines of a file, each of them once; it raises `ScreenError` for what is no number."""
     pattern, place = re.compile(reader.pattern), display.folder / reader.file
-    position = 0
+    position = starts = 0
 
-    def read(frame: NDArray[np.uint8]) -> float:
-        nonlocal position
+    def read(frame: NDArray[np.uint8]) -> float | None:
+        nonlocal position, starts
+        if starts != display.starts and place == display.output:
+            position, starts = 0, display.starts
         if not place.is_file():
-            return 0.0
+            return None if pattern.groups else 0.0
         position = position if position <= place.stat().st_size else 0  # it was begun anew
         with place.open("rb") as file:
             file.seek(position)
             whole, _, rest = file.read().rpartition(b"\n")
             position = file.tell() - len(rest)
         found = [each for line in whole.decode(errors="replace").splitlines() if (each := pattern.search(line))]
-        return float(found[-1][1]) if found and pattern.groups else float(len(found))
+        if not pattern.groups:
+            return float(len(found))
+        numbers = [each[1] for each in found if each[1] is not None]
+        return number(numbers[-1]) if numbers else None
+
+    def number(text: str) -> float:
+        with suppress(ValueError):
+            if isfinite(value := float(text)):
+                return value
+        raise ScreenError(
+            f"the pattern {reader.pattern!r} finds {shown(text)}, which is no number: let its first group match digits"
+        )
 
     return read

@@ -121,16 +121,20 @@ def folder_to_resume(folder: Path, env_name: str) -> str | None:
     """Returns the folder of ``--logdir`` if its run is to be resumed, ``None`` if it is to begin there.
 
     A run that was killed before its first checkpoint begins anew. Raises `ResumeError` for a folder with other files,
-    and while another process is training there.
+    or with a model but no checkpoints, and while another process is training there.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None
-    if not (folder / env_name / "config.yml").is_file():
+    was_killed_early = (folder / LOCK).is_file() and not any(folder.glob("*/config.yml"))
+    if not was_killed_early and not (folder / env_name / "config.yml").is_file():
         raise ResumeError(f"--logdir {folder} has other files, and no run of {env_name}: take another folder")
     if is_running(folder):
         raise ResumeError(_IN_USE.format(folder))
     if checkpoints_in(folder):
         return str(folder)
+    if (model := folder / f"{env_name}.zip").is_file():
+        again = f"begin a new run with it (-i {quote(str(model))}), in another folder"
+        raise ResumeError(f"--logdir {folder} has a model, and no checkpoints from which its run could go on: {again}")
     shutil.rmtree(folder / REPLAY, ignore_errors=True)
     return None
 

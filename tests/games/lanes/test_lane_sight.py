@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from sb3_pvp.game import controls_of
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.lanes import LANES, LANES_PIXELS, LanesGame, lanes_pixels, read_cards
 from sb3_pvp.games.lanes.cards import NUM_TOWERS, own_cards
+from sb3_pvp.games.lanes.layout import vector_contract
 from sb3_pvp.games.lanes.params import STANDARD
 from sb3_pvp.games.lanes.rules import X, Y
 from tests.games.lanes.battles import action, give, new_world, random_actions
@@ -53,6 +55,18 @@ def test_numbers_say_what_is_there() -> None:
     )
     assert turns[0].see("own_left_1_ground")[0] == 4.0 and turns[0].see("played_duellist")[0] == 0.125
     assert turns[0].see("hand_ogre")[0] == 0.0 and turns[0].see("elixir")[0] == pytest.approx(145 / 280)
+
+
+def test_games_of_other_cards_and_pictures_are_the_same_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "cards.tsv").write_text(TABLE.replace("footman\ttroop\t3", "footman\ttroop\t2"), "utf-8")
+    table = read_cards(tmp_path / "cards.tsv")
+    mine, large = LanesGame(table, vector_contract(table, "Mine")), lanes_pixels(128)
+    assert pickle.loads(pickle.dumps((LANES, LANES_PIXELS))) == (LANES, LANES_PIXELS)
+    for game in (mine, large):
+        again = pickle.loads(pickle.dumps(game))
+        assert (again.name, again.contract) == (game.name, game.contract)
+        np.testing.assert_array_equal(again.table.figures, game.table.figures)
+        again.make_world("sim", 1, 0, {}).set_state(game.make_world("sim", 1, 0, {}).get_state())
 
 
 def test_pictures_show_a_unit_where_it_is_and_the_elixir() -> None:
@@ -107,8 +121,6 @@ def test_a_wrong_deck_is_refused_in_a_line(deck: object, said: str) -> None:
 
 
 def test_a_table_of_one_s_own_is_a_game(tmp_path: Path) -> None:
-    from sb3_pvp.games.lanes.layout import vector_contract
-
     path = tmp_path / "cards.tsv"
     path.write_text("\n".join(line for line in TABLE.splitlines() if not line.startswith("horde")), "utf-8")
     table = read_cards(path)

@@ -18,10 +18,13 @@ import pytest
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_pvp.games.screen import ScreenEnv, ScreenError
+from sb3_pvp.games.screen.display import VirtualDisplay
 from tests.games.screen.screens import need_display, of_display, painter, started_by, written
 from tests.paths import ROOT
 
 WAIT, LEFT, RIGHT, HOLD, CLICK, DRAG, END = range(7)
+#: What no reader is needed for.
+SILENT: dict[str, Any] = {"rewards": [], "reset": [{"start": True}]}
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +139,88 @@ def test_ends_by_what_a_log_says_and_by_the_end_of_the_program(tmp_path: Path) -
     env.close()
 
 
+def test_a_program_that_has_ended_is_started_also_without_a_step_that_says_so(tmp_path: Path) -> None:
+    readers, reset = {"gone": {"kind": "exit"}}, [{"tap": ["a"]}]
+    env = made(tmp_path, readers=readers, end=["gone"], rewards=[], reset=reset)
+    env.reset()
+    is_over = env.step(np.int64(END))[2]
+    for _ in range(200):  # it may be slow
+        if is_over:
+            break
+        is_over = env.step(np.int64(WAIT))[2]
+    env.reset()
+    assert is_over and env.display.find_window("painter") is not None
+    env.close()
+
+
+def test_what_a_program_prints_is_read_from_its_beginning_at_each_start(tmp_path: Path) -> None:
+    program = ["sh", "-c", 'echo READY; exec "$@"', "sh", *painter()["program"]]
+    readers = {"ready": {"kind": "log", "pattern": "READY"}}
+    reset = [{"start": True, "until": "ready", "seconds": 2.0}]
+    env = made(tmp_path, program=program, readers=readers, rewards=[], reset=reset)
+    for _ in range(2):
+        env.reset()
+    env.close()
+
+
+LINES = (["score 100"], [], ["score 110"], ["score", "hit"], ["score 90", "hit"], ["hit", "hit"], [])
+SCORE = r"score(?: (\d+))?"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "of", "rewards", "until"),
+    [
+        (SCORE, "rise", [60, 0, 10, 0, 0, 0, 0], {"until": "it"}),
+        (SCORE, "rise", [60, 0, 10, 0, 0, 0, 0], {}),
+        (SCORE, "change", [60, 0, 10, 0, -20, 0, 0], {}),
+        (SCORE, "value", [100, 0, 110, 0, 90, 0, 0], {}),
+        ("hit", "rise", [0, 0, 0, 1, 1, 2, 0], {}),
+        ("hit", "change", [0, 0, 0, 1, 1, 2, 0], {}),
+        ("hit", "value", [0, 0, 0, 1, 1, 2, 0], {}),
+    ],
+)
+def test_lines_of_a_log_are_worth_what_is_new_in_them(
+    pattern: str, of: str, rewards: list[float], until: dict[str, str], tmp_path: Path
+) -> None:
+    readers = {"it": {"kind": "log", "file": "log", "pattern": pattern}}
+    env = made(tmp_path, readers=readers, rewards=[{"reader": "it", "of": of}], reset=[{"start": True, **until}])
+    log = env.display.folder / "log"
+    for before in ("score 70\nhit\nscore 40\n", "score 40\n"):
+        log.write_text(before)
+        env.reset()
+        found = []
+        for lines in LINES:
+            with log.open("a") as file:
+                file.writelines(f"{line}\n" for line in lines)
+            found.append(env.step(np.int64(WAIT))[1])
+        assert found == rewards
+    env.close()
+
+
+def test_a_window_may_be_closed_while_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from Xlib import display
+    from Xlib.xobject.drawable import Window
+
+    ours, get_name = VirtualDisplay((200, 100)), Window.get_wm_name
+    try:
+        other = display.Display(ours.name)
+        shown = other.screen().root.create_window(0, 0, 50, 50, 0, other.screen().root_depth)
+        shown.map()
+        other.sync()
+
+        def get_name_and_close(window: Window) -> Any:
+            found = get_name(window)
+            shown.destroy()
+            other.sync()
+            return found
+
+        monkeypatch.setattr(Window, "get_wm_name", get_name_and_close)
+        assert ours.find_window("painter") is None
+        other.close()
+    finally:
+        ours.close()
+
+
 @pytest.mark.slow
 def test_displays_side_by_side(tmp_path: Path) -> None:
     path = written(tmp_path, painter(tick=0.2))
@@ -188,9 +273,9 @@ def test_what_fails_at_the_start_is_one_line(changes: dict[str, Any], message: s
 
 WRONG = [
     ({"actions": [{"name": "a", "tap": ["Lefft"]}]}, "there is no key 'Lefft': X calls them such as Left"),
-    ({"readers": {"it": {"kind": "picture", "region": [0, 0, 9, 9], "file": "none.png"}}, "rewards": [], "reset": []},
+    ({"readers": {"it": {"kind": "picture", "region": [0, 0, 9, 9], "file": "none.png"}}, **SILENT},
      "the reader it of painter: .*No such file"),
-    ({"readers": {"it": {"kind": "log", "pattern": "("}}, "rewards": [], "reset": []}, "the reader it of painter: "),
+    ({"readers": {"it": {"kind": "log", "pattern": "("}}, **SILENT}, "the reader it of painter: "),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sb3_pvp.games.screen.clock import TickClock
-from sb3_pvp.games.screen.game_file import NumberReader, PictureReader, PixelReader, ScreenGrid, read_screen_game
-from sb3_pvp.games.screen.readers import glyphs, ink_of, load_picture, number_reading, picture_reading, pixel_reading
+from sb3_pvp.games.screen.display import ScreenError
+from sb3_pvp.games.screen.game_file import (
+    LogReader,
+    NumberReader,
+    PictureReader,
+    PixelReader,
+    ScreenGrid,
+    read_screen_game,
+)
+from sb3_pvp.games.screen.readers import (
+    glyphs,
+    ink_of,
+    load_picture,
+    log_reading,
+    number_reading,
+    picture_reading,
+    pixel_reading,
+)
 from tests.games.screen.screens import DIGITS, painter, written
 
 YELLOW = (255, 255, 0)
@@ -35,6 +52,7 @@ def test_what_ships_can_be_read(name: str) -> None:
     assert game.name == name and len(game.inputs()) == {"xboard": 1 + 64 * 63, "xgalaga": 6}[name]
 
 
+GRID = {"do": "click", "region": [0, 0, 40, 20], "columns": 2, "rows": 1}
 WRONG = [
     ({"program": []}, "program"),
     ({"programm": ["x"]}, r"has an unknown field 'programm' \(did you mean 'program'\?\)"),
@@ -46,6 +64,18 @@ WRONG = [
     ({"actions": [{"name": "a", "click": [1]}]}, "actions"),
     ({"readers": {"score": {"kind": "numbre"}}}, "readers.score"),
     ({"scale": [4000000, 8]}, "scale"),
+    ({"reset": []}, "reset .*at least 1 item"),
+    (
+        {"readers": {"it": {"kind": "pixel", "at": [300, 50], "color": [0, 0, 0]}}, "rewards": [], "reset": [{}]},
+        r"it: \[300, 50\] is not within the display of \[200, 100\]",
+    ),
+    ({"actions": [{"name": "a", "click": [0, 100]}]}, r"a: \[0, 100\] is not within"),
+    ({"actions": [{"name": "a", "drag": [[0, 0], [200, 0]]}]}, r"a: \[200, 0\] is not within"),
+    ({"reset": [{"move": [200, 0]}]}, r"reset: \[200, 0\] is not within"),
+    (
+        {"actions": [{"name": "a", "hold": ["x"], "click": [1, 1], "grid": GRID}]},
+        r"actions\[0\] .*click, hold cannot be beside a grid: give it an action of its own",
+    ),
 ]
 
 
@@ -82,6 +112,31 @@ def test_cells_of_a_grid_are_within_it_and_in_order(columns: int, rows: int) -> 
     assert places == sorted(places, key=lambda at: at and (at[1], at[0]))
     pairs = ScreenGrid(region=(10, 20, 160, 240), columns=columns, rows=rows, do="drag").inputs()
     assert len({name for name, _ in pairs}) == len(pairs) == len(places) * (len(places) - 1)
+
+
+def test_a_grid_has_the_button_of_its_action(tmp_path: Path) -> None:
+    actions = [{"name": do, "button": 3, "grid": {**GRID, "do": do}} for do in ("click", "drag")]
+    game = read_screen_game(written(tmp_path, painter(actions=actions)))
+    assert [each.button for _, each in game.inputs()] == [3] * 4
+
+
+@pytest.mark.parametrize(("pattern", "value"), [(r"score(?: (\d+))?", None), (r"level (\S+)", None), ("score", 1.0)])
+def test_a_number_that_a_line_lacks_is_none(pattern: str, value: float | None, tmp_path: Path) -> None:
+    assert log_read(tmp_path, pattern, "score\n") == value
+
+
+@pytest.mark.parametrize("text", ["high", "nan", "-inf", ""])
+def test_what_is_no_number_in_a_log_is_one_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ScreenError, match=rf"'score \(\.\*\)' finds '{text}', which is no number") as failed:
+        log_read(tmp_path, "score (.*)", f"score {text}\n")
+    assert "\n" not in str(failed.value)
+
+
+def log_read(folder: Path, pattern: str, content: str) -> float | None:
+    """What a reader finds in a log with this content."""
+    (folder / "log").write_text(content)
+    display: Any = SimpleNamespace(folder=folder, output=folder / "output", starts=1)
+    return log_reading(LogReader(kind="log", file="log", pattern=pattern), display)(np.zeros((1, 1, 3), np.uint8))
 
 
 @given(st.integers(0, 99_999_999), st.integers(0, 20), st.integers(0, 3))

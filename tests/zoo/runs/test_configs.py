@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sb3_pvp import zoo
 from sb3_pvp.common.plain_yaml import read_ordered_dict
-from sb3_pvp.zoo.configs import flat, merge, read_options, resolve
+from sb3_pvp.zoo.configs import Resolved, flat, merge, read_options, resolve
 
 NAMES = st.text("abc", min_size=1, max_size=2)
 MAPPINGS: Any = st.recursive(
@@ -100,3 +100,13 @@ def test_the_resolved_file_makes_the_same_run(tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(SystemExit, match="2"):
         zoo.train([*words, *usual, "--preset", "NhEnv"])
     assert "--configs take the place of --preset" in capsys.readouterr().err
+
+
+def test_the_resolved_file_takes_the_place_of_no_other(tmp_path: Path) -> None:
+    one, other = (Resolved("ppo", "CartPole-v1", {"n_steps": steps}) for steps in (8, 16))
+    path = tmp_path / "runs/mine.yml"
+    assert one.write(path, "train a") == path == one.write(path, "train b")
+    before = path.read_text()
+    beside = other.write(path, "train c")
+    assert beside != path and beside == other.write(path, "train d")
+    assert path.read_text() == before and yaml.safe_load(beside.read_text())["CartPole-v1"]["n_steps"] == 16

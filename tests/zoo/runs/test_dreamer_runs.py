@@ -18,7 +18,7 @@ import pytest
 from sb3_pvp import zoo
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sequences import SequenceReplayBuffer
-from sb3_pvp.players.league import League
+from sb3_pvp.players.league import League, MatchRecord
 from tests.paths import ROOT
 
 ROLLOUT = 4 * 20
@@ -35,6 +35,7 @@ NhEnv:
     - sb3_pvp.callbacks.LeagueCallback: { snapshot_every: 1 }
     - sb3_pvp.callbacks.SelfPlayCallback: { self_play: 0.5, past: 0.25, target: 0.25, targets: [scripted], seed: 3 }
 """
+FALLS = "{ type: linear, initial_value: 0.03, final_value: 0.0003, change_over_time_steps: 4 }"
 
 
 def train(folder: Path, rollouts: int, env: str = "NhEnv", *more: str) -> Path:
@@ -79,6 +80,10 @@ def assert_same(first: Path, second: Path) -> None:
     assert all(map(np.array_equal, *(replay.choose(16) for replay in replays)))
 
 
+def matches_of(run: Path) -> list[MatchRecord]:
+    return [replace(record, finished_at=0.0) for record in League(run / "league").log.records(counted_only=False)]
+
+
 @pytest.mark.slow
 def test_a_killed_run_resumes_exactly(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts/train.py"), *COMMAND, "--env", "NhEnv", "-n", str(12 * ROLLOUT)]
@@ -111,10 +116,7 @@ def test_a_league_resumes_with_the_replay_and_who_sat_opposite(tmp_path: Path) -
     names = replays[0].names
     assert names == replays[1].names and np.array_equal(replays[0].present, replays[1].present)
     assert {"self", "scripted"} < {*names} and sum("@" in name for name in names) > 1
-    logs = [
-        [replace(record, finished_at=0.0) for record in League(run / "league").log.records(counted_only=False)]
-        for run in runs
-    ]
+    logs = [matches_of(run) for run in runs]
     assert logs[0] == logs[1] and len(logs[0]) > 10
 
 
@@ -136,22 +138,26 @@ def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pyte
 
 
 def test_an_interrupted_run_goes_on_after_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(tmp_path / "whole", 3)
+    """Twice in the middle of a rollout, and in its last step: as the run that was not, match by match."""
+    (tmp_path / "run.yml").write_text(f"{LEAGUE}  ent_coef: {FALLS}\n")
+    conf = "-conf", str(tmp_path / "run.yml")
+    whole = train(tmp_path / "whole", 4, "NhEnv", *conf)
     act, run = DreamerV3._act, run_in(tmp_path / "stopped")
 
     def stop(model: DreamerV3) -> Any:
-        if model.num_timesteps == ROLLOUT + 44:
+        if model.num_timesteps == at - 4:
             os.kill(os.getpid(), signal.SIGTERM)  # a shell may have told its background not to heed Ctrl-C
         return act(model)
 
-    with monkeypatch.context() as patched, pytest.raises(SystemExit):
-        patched.setattr(DreamerV3, "_act", stop)
-        train(tmp_path / "stopped", 3)
-    assert (run / f"checkpoints/main_{ROLLOUT + 48}_steps.zip").is_file()
-    train(tmp_path / "stopped", 3)
-    models = [DreamerV3.load(each / "NhEnv.zip", device="cpu") for each in (whole, run)]
-    weights = [model.policy.state_dict() for model in models]
-    assert all(np.array_equal(part, weights[1][name]) for name, part in weights[0].items())
+    for at in (ROLLOUT + 32, ROLLOUT + 64, 2 * ROLLOUT):
+        with monkeypatch.context() as patched, pytest.raises(SystemExit):
+            patched.setattr(DreamerV3, "_act", stop)
+            train(tmp_path / "stopped", 4, "NhEnv", *conf)
+        assert (run / f"checkpoints/main_{at}_steps.zip").is_file()
+    train(tmp_path / "stopped", 4, "NhEnv", *conf)
+    assert_same(whole, run)
+    logs = [matches_of(each) for each in (whole, run)]
+    assert logs[0] == logs[1] and len(logs[0]) >= 10
 
 
 def test_a_replay_that_cannot_be_used_is_refused_in_one_line(

@@ -12,6 +12,7 @@ import pytest
 
 from sb3_pvp import zoo
 from sb3_pvp.callbacks.metric_lines import METRICS
+from sb3_pvp.zoo.manager import PvpExperimentManager
 from sb3_pvp.zoo.runs.resume import running
 
 QUIET = ["--seed", "1", "--eval-freq", "-1", "--verbose", "0", "--log-interval", "1", "--num-threads", "1"]
@@ -72,7 +73,14 @@ def test_where_there_is_no_run_or_no_checkpoint_it_begins(tmp_path: Path, capsys
     (tmp_path / "empty").mkdir()
     train(tmp_path / "empty", 64)
     for each in (tmp_path / "empty/checkpoints").iterdir():
-        each.unlink()  # as if it had been killed before the first one
+        each.unlink()
+    model = (tmp_path / "empty/CartPole-v1.zip").read_bytes()
+    assert "has a model, and no checkpoints" in refusal(capsys, tmp_path / "empty", 128)
+    assert (tmp_path / "empty/CartPole-v1.zip").read_bytes() == model and steps_in(tmp_path / "empty") == [64]
+    (tmp_path / "empty/CartPole-v1.zip").unlink()  # as if it had been killed before the first checkpoint
+    with pytest.raises(TypeError):
+        train(tmp_path / "empty", 128, "ppo", "batch_size:'x'")
+    assert steps_in(tmp_path / "empty") == [64], "what was there before stays"
     train(tmp_path / "empty", 128)
     assert steps_in(tmp_path / "empty") == [64, 128]
     (tmp_path / "mine").mkdir()
@@ -83,6 +91,19 @@ def test_where_there_is_no_run_or_no_checkpoint_it_begins(tmp_path: Path, capsys
     train(tmp_path / "{timestamp}", 64)
     (made,) = tmp_path.glob("20*T*")
     assert steps_in(made) == [64]
+
+
+def test_a_kill_before_there_are_settings_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(BaseException):  # noqa: B017
+        patch.setattr(PvpExperimentManager, "_save_config", killed)
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # as SIGKILL leaves it
+        train(tmp_path / "run", 64)
+    assert [*(tmp_path / "run").iterdir()] and not [*(tmp_path / "run").glob("*/config.yml")]
+    train(tmp_path / "run", 64)
+    assert steps_in(tmp_path / "run") == [64]
 
 
 @pytest.mark.slow
