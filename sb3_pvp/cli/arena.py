@@ -109,6 +109,9 @@ def serve(
     distribute: Distribute = False,
     host: Annotated[str, typer.Option(help="Where the page listens; 0.0.0.0 is for everybody.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0: a free one.")] = 8400,
+    public_host: Annotated[
+        list[str] | None, typer.Option(help="A name that a proxy has for the page, such as arena.example.org.")
+    ] = None,
     no_page: Annotated[bool, typer.Option("--no-page", help="Only play rounds.")] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Make an arena of the fighters that ship, and watch one.")
@@ -142,7 +145,7 @@ def serve(
         if not no_page:
             from sb3_pvp.arena.page.page_server import serving_page
 
-            address = stack.enter_context(serving_page(opened, host, port, shows=demo))
+            address = stack.enter_context(serving_page(opened, host, port, public_host or (), shows=demo))
             typer.echo(f"open {address}{'/live' if demo else ''} in a browser; Ctrl-C ends it")
         stopped = "stopped, and its arena is gone; begin another with"
         with resumable(stopped if demo else "stopped; all matches that were over count, go on with"):

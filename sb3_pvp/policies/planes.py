@@ -11,6 +11,8 @@ from torch import nn
 
 from sb3_pvp.policies.features import OBSERVATION, frames_of
 
+_MOST_BLOCKS = 1024  #: Each takes time and memory, whatever its weights are, and a stranger's file says how many.
+
 
 class ResidualPlanes(BaseFeaturesExtractor):
     """Residual convolutions over the planes of a board, which are the first axis; frames are further planes.
@@ -20,7 +22,7 @@ class ResidualPlanes(BaseFeaturesExtractor):
     Args:
         observation_space: a Box of three axes, or four with frames; or a Dict with it as ``"observation"``.
         channels: of every convolution.
-        blocks: two convolutions of 3 x 3 each, whose output is added to their input.
+        blocks: two convolutions of 3 x 3 each, whose output is added to their input; at most 1024.
         features_dim: the number of outputs.
     """
 
@@ -34,6 +36,8 @@ class ResidualPlanes(BaseFeaturesExtractor):
         frames, shape = frames_of(observation_space)
         if len(shape) != 3:
             raise ValueError(f"ResidualPlanes takes planes, an array of three axes, not {shape}")
+        if blocks > _MOST_BLOCKS:
+            raise ValueError(f"ResidualPlanes has at most {_MOST_BLOCKS} blocks, not {blocks}")
         super().__init__(observation_space, features_dim)
         self.planes = (frames * shape[0], *shape[1:])
         self.first = nn.Conv2d(self.planes[0], channels, 3, padding=1)

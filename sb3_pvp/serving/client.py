@@ -143,7 +143,9 @@ class Client:
                     return read_reply(self._exchange(line))
                 self.close()
             return read_reply(self._exchange(line))
-        except OSError as error:
+        except PredictionError:
+            raise
+        except BaseException as error:  # also if it is interrupted
             self.close()  # a late reply would be taken for that to the next request
             if isinstance(error, TimeoutError):
                 raise TimeoutError(f"no reply within {self._timeout:g} seconds") from error

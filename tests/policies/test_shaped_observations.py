@@ -284,7 +284,7 @@ def test_extractors_in_files_that_are_not_trusted(tmp_path: Path, monkeypatch: p
     for changes, words in (
         ({"features_extractor": "PlanesCn"}, "did you mean 'PlanesCnn'"),
         ({"features_extractor": "broken"}, "is not a BaseFeaturesExtractor"),
-        ({"features_extractor_kwargs": {"channels": 10**9}}, "needs more weights"),
+        ({"features_extractor_kwargs": {"channels": 1 << 16}}, "needs more weights"),
         ({"features_extractor_kwargs": {"depth": 3}}, "PlanesCnn refuses"),
     ):
         with pytest.raises(ValueError, match=words) as raised:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -116,6 +117,16 @@ def test_silent_servers_are_given_up() -> None:
     with answering(b"") as port:
         client = Client(port=port, timeout=0.1)
         with pytest.raises(TimeoutError):
+            client.predict("hand", [1, 0], MASKS)
+        assert client._socket is None  # a late reply would be taken for the next one
+
+
+def test_interrupted_requests_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(b"") as port:
+        client = Client(port=port)
+        # To connect and to send; not to wait for the reply.
+        monkeypatch.setattr(client, "_left", Mock(side_effect=[30.0, 30.0, KeyboardInterrupt]))
+        with pytest.raises(KeyboardInterrupt):
             client.predict("hand", [1, 0], MASKS)
         assert client._socket is None  # a late reply would be taken for the next one
 

@@ -78,18 +78,30 @@ class PageGuard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
-        origin, host = headers.get("origin"), headers.get("host", "")
-        is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        if (origin is not None and urlsplit(origin).netloc != host) or (is_foreign and scope["type"] == "websocket"):
-            return 403, "requests from other sites are refused"
         address = scope["client"][0] if scope.get("client") else ""
         changes = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
         if self._counts and not (self._writes if changes else self._reads).take(address):
             return 429, "too many requests: wait a few seconds"
-        length = headers.get("content-length", "0")
-        if changes and scope["path"] != self._uploads and not (length.isdigit() and int(length) <= MOST_REQUEST):
-            return 413, f"a request has at most {MOST_REQUEST} bytes"
+        is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if not _is_own(headers) or (is_foreign and scope["type"] == "websocket"):
+            return 403, "requests from other sites are refused"
+        if changes and scope["path"] != self._uploads and not _is_short(headers):
+            return 413, f"a request has at most {MOST_REQUEST} bytes, and says how many"
         return None
+
+
+def _is_own(headers: Headers) -> bool:
+    origin = headers.get("origin")
+    try:
+        return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+    except ValueError:
+        return False
+
+
+def _is_short(headers: Headers) -> bool:
+    length = headers.get("content-length", "0")
+    # What comes in chunks has no length, and would be read as a whole however long it is.
+    return "transfer-encoding" not in headers and length.isdigit() and int(length) <= MOST_REQUEST
 
 
 def _with_headers(send: Send) -> Send:

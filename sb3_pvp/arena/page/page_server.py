@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sb3_pvp.arena.arena import Arena
@@ -18,8 +18,12 @@ UNREAD = 30_000  #: Milliseconds for which somebody may take nothing of what is 
 
 
 @contextmanager
-def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: bool) -> Iterator[str]:
+def serving_page(
+    arena: Arena, host: str = HOST, port: int = PORT, public_hosts: Sequence[str] = (), **settings: bool
+) -> Iterator[str]:
     """Serves the page in a thread of its own; yields its address. ``port`` 0 is a free one; settings of `make_app`.
+
+    ``public_hosts`` are the names that a proxy on this machine has for it, without ports.
 
     Raises `Refusal` if its packages are missing, and `OSError` if nothing can listen there.
     """
@@ -27,12 +31,14 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
         import uvicorn
 
         from sb3_pvp.arena.page.app import make_app
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family, name = (socket.AF_INET6, f"[{host}]") if ":" in host else (socket.AF_INET, host)
+    is_dual = host == "::" and socket.has_dualstack_ipv6()
+    listener = socket.create_server((host, port), family=family, dualstack_ipv6=is_dual)
     is_open = host in ("0.0.0.0", "::")  # then anybody may have a name for it
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; elsewhere what is unread is kept as long as its reader wishes
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     config = uvicorn.Config(
-        make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", host], **settings),
+        make_app(arena, ["*"] if is_open else ["127.0.0.1", "localhost", name, *public_hosts], **settings),
         log_level="warning",
         limit_concurrency=MOST_CONNECTIONS,
         ws="websockets-sansio",
@@ -47,7 +53,7 @@ def serving_page(arena: Arena, host: str = HOST, port: int = PORT, **settings: b
     while not server.started and thread.is_alive():
         time.sleep(0.02)
     try:
-        yield f"http://{host if not is_open else '127.0.0.1'}:{listener.getsockname()[1]}"
+        yield f"http://{name if not is_open else '127.0.0.1'}:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -49,8 +49,9 @@ _FLAGS = (
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _WEIGHT_BYTES = 4
 #: The most of what takes time and memory whatever the weights are: each number of an observation has limits, heads have
-#: tables of entries by entries, and a layer that is only an activation has no weights.
-_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS = 1 << 22, 1 << 8, 1 << 13, 1 << 10
+#: tables of entries by entries, a layer that is only an activation has no weights, and a features extractor is made to
+#: see how many it has.
+_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS, _MAX_ARGUMENT = 1 << 22, 1 << 8, 1 << 13, 1 << 10, 1 << 16
 #: One limit for all entries or one per entry; ``None``: unlimited.
 Limits = float | None | tuple[float | None, ...]
 
@@ -191,6 +192,11 @@ class Description(BaseModel):
             ("heads", len(self.head_sizes), _MAX_HEADS),
             ("entries of its heads", flat, _MAX_ENTRIES),
             ("layers", len([*self._all_layers()]), _MAX_LAYERS),
+            (
+                "in an argument of its features extractor",
+                max(map(abs, _numbers_in(self.features_extractor_kwargs)), default=0),
+                _MAX_ARGUMENT,
+            ),
         ):
             if number > most:
                 raise ValueError(f"its description is too large: it has more than {most} {what}")
@@ -256,6 +262,14 @@ class Description(BaseModel):
             # Heads with hidden layers are as wide as the widest head.
             counted += _through(inputs, (*layers, Layer(size=max(self.head_sizes) if layers else size)))[1]
         return counted + (2 * flat * flat if len(self.head_sizes) > 1 else 0)  # the rules between heads
+
+
+def _numbers_in(value: JsonValue) -> Iterator[float]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _numbers_in(each)
+    elif isinstance(value, int | float):
+        yield value
 
 
 def _through(width: int, layers: Iterable[Layer]) -> tuple[int, int]:

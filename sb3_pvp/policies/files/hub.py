@@ -23,9 +23,11 @@ from sb3_pvp.policies.files.reading import read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
 
 with extra("hub", "push and pull"):
-    from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token
+    from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token, hf_hub_url
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+#: Bytes of a file that is downloaded unasked, as of uploads, and of one that somebody asked for.
+MOST_FOUND, MOST_PULLED = 64 << 20, 1 << 30
 REPLAY = "replay.html"  #: Of a fight, beside the fighter.
 _CARD = Path(__file__).with_name("hub_card.md")
 _PLAIN = re.compile(r"\w[\w.+-]{0,199}")  #: Names of files that mean nothing else in any shell, page or folder.
@@ -124,6 +126,8 @@ def pull_fighter(repo_id: str, revision: str | None, output: Path | None, file: 
                 raise Refusal(f"there is a file {path} here already: to replace it, add -o {path}")
             if path.suffix != Path(name).suffix:
                 raise Refusal(f"{repo_id} has {name}: the name after -o must end in {Path(name).suffix}")
+            if (size := _size(api, repo_id, name, info.sha)) > MOST_PULLED:
+                raise Refusal(f"{name} of {repo_id} has {size:,} bytes, and at most {MOST_PULLED:,} are taken")
             # Of the commit that was looked into: the branch may have moved on.
             downloaded = Path(api.hf_hub_download(repo_id, name, revision=info.sha, local_dir=folder))
         try:
@@ -154,7 +158,7 @@ def find_fighters(tags: Sequence[str], known: Collection[str]) -> Iterator[HubFi
     """Yields the fighter files, and ONNX files where there are none, of all repositories with these tags.
 
     They are not checked. What is from a source that is ``known`` already is skipped, and so is a repository with
-    several of them or none. Raises `Refusal` for what the hub refuses.
+    several of them, one that is too large, or none. Raises `Refusal` for what the hub refuses.
     """
     api = _api()
     with _hub_errors():
@@ -167,6 +171,8 @@ def find_fighters(tags: Sequence[str], known: Collection[str]) -> Iterator[HubFi
         source = f"{repo_id}@{info.sha}"
         if len(fitting) == 1 and source not in known:
             with TemporaryDirectory() as folder, _hub_errors():
+                if _size(api, repo_id, fitting[0], info.sha) > MOST_FOUND:
+                    continue  # a refusal would keep the others out, whoever they are from
                 path = Path(api.hf_hub_download(repo_id, fitting[0], revision=info.sha, local_dir=folder))
                 yield HubFighter(repo_id, str(info.sha), path, source, tuple(info.tags or ()))
 
@@ -207,6 +213,11 @@ def _api() -> HfApi:
     if not sys.stderr.isatty():
         disable_progress_bars()
     return HfApi(library_name="sb3-pvp")
+
+
+def _size(api: HfApi, repo_id: str, name: str, commit: str | None) -> int:
+    """Returns how many bytes the hub says that a file has."""
+    return api.get_hf_file_metadata(url=hf_hub_url(repo_id, name, revision=commit, endpoint=api.endpoint)).size or 0
 
 
 def _read_result(path: Path, fighter: Description) -> Result:

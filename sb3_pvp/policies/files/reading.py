@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,11 +170,15 @@ def _sb3_entries(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         if missing := [name for name in (DATA, WEIGHTS) if name not in file.namelist()]:
             raise ValueError(f"it is not a model: it has no entry {missing[0]!r}")
         found = [each for each in file.infolist() if _has_weights(each.filename)]
-        # Each is no larger than the file, but any number of them could be at the same place in it.
-        if sum(each.file_size for each in found) > path.stat().st_size:
-            raise ValueError("its entries overlap, which could hide any amount of data")
+        _refuse_overlap(found, path.stat().st_size)
         values = _values(_content(file, file.getinfo(DATA)))
         return values, {each.filename: _content(file, each) for each in found}
+
+
+def _refuse_overlap(entries: Iterable[ZipInfo], size: int) -> None:
+    # Each is no larger than the file, but any number of them could be at the same place in it.
+    if sum(each.file_size for each in entries) > size:
+        raise ValueError("its entries overlap, which could hide any amount of data")
 
 
 def _has_weights(name: str) -> bool:
@@ -277,6 +281,7 @@ def _torch_file(content: bytes) -> dict[str, th.Tensor]:
     try:
         # torch's reader would unpack compressed parts without a limit: refused before it looks.
         with ZipFile(io.BytesIO(content)) as file:
+            _refuse_overlap(file.infolist(), len(content))
             for each in file.infolist():
                 _content(file, each)
         tensors: Any = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -289,4 +294,7 @@ def _torch_file(content: bytes) -> dict[str, th.Tensor]:
     )
     if not plain:
         raise ValueError("the weights are no dictionary of tensors")
+    # By a stride of 0 a single number could be any number of them.
+    if huge := [name for name, part in tensors.items() if part.nbytes > len(content)]:
+        raise ValueError(f"its tensor {huge[0]!r:.80} is larger than the file")
     return dict(tensors)

@@ -23,7 +23,7 @@ def played(folder: Path, **facts: Any) -> Arena:
 
 
 @contextmanager
-def served(arena: Arena, **settings: bool) -> Iterator[str]:
+def served(arena: Arena, **settings: Any) -> Iterator[str]:
     """Yields the address of its page."""
     with serving_page(arena, port=0, **settings) as address:
         yield address

@@ -14,13 +14,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sb3_pvp.arena.arena import Arena
+from sb3_pvp.arena.exchange import import_matches
 from sb3_pvp.arena.page import uploads
 from sb3_pvp.arena.page.app import FRESH, make_app
 from sb3_pvp.arena.page.guards import POLICY
 from sb3_pvp.arena.page.rendering import write_site
+from sb3_pvp.arena.page.standing_figures import Figures
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.policies.files.shipped import shipped_file
 from tests.arena.page.pages import SCRIPTS
+from tests.arena.test_rounds import make
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,8 @@ def test_other_sites_are_refused(client: TestClient) -> None:
     answer = client.post("/api/live", json={"first": "a", "second": "b"}, headers={"origin": "http://evil.example"})
     assert answer.status_code == 403 and "other sites" in answer.json()["error"]
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    for nonsense in ("http://[", "null"):
+        assert client.get("/", headers={"origin": nonsense}).status_code == 403
 
 
 def test_too_many_requests_are_refused_and_too_large_ones(arena: Arena) -> None:
@@ -111,6 +116,11 @@ def test_too_many_requests_are_refused_and_too_large_ones(arena: Arena) -> None:
     with TestClient(make_app(arena, ["testserver"])) as client:
         large = client.post("/api/live", content=b" " * 100_000)
         assert large.status_code == 413
+        endless = client.post("/api/live", content=iter([b" "]))  # chunked: it does not say how many
+        assert endless.status_code == 413
+    with TestClient(make_app(arena, ["testserver"])) as client:
+        codes = [client.post("/api/live", headers={"origin": "http://["}).status_code for _ in range(40)]
+        assert codes[0] == 403 and codes[-1] == 429
 
 
 def test_a_live_fight_is_watched_and_steered(client: TestClient) -> None:
@@ -173,6 +183,8 @@ def test_uploads_need_a_token_and_a_file(arena: Arena, client: TestClient) -> No
     for name in ("mine.zip", "../mine.fighter", "", "mine"):
         assert client.post("/api/players", params={"name": name}, content=content, headers=mine).status_code == 422
     assert client.post(place, content=b"nothing", headers=mine).status_code == 422
+    no_name = client.post("/api/players", params={"name": "mine@1.fighter"}, content=content, headers=mine)
+    assert no_name.status_code == 422 and "got 'mine@1'" in no_name.json()["error"]
     # Who was refused is a player whose owner learns why, and nobody else.
     assert client.get("/api/players/ann+mine/faults").status_code == 401
     reason = client.get("/api/players/ann+mine/faults", headers=mine).json()["reason"]
@@ -181,6 +193,16 @@ def test_uploads_need_a_token_and_a_file(arena: Arena, client: TestClient) -> No
     assert client.get("/api/players/ann+mine/faults", headers=other).status_code == 403
     uploads.remove_token(arena, "ann")
     assert client.post(place, content=content, headers=mine).status_code == 401
+
+
+def test_players_of_imported_matches_alone_have_a_page_and_do_not_fight(tmp_path: Path) -> None:
+    arena = make(tmp_path / "arena", SCRIPTS[:1])
+    import_matches(arena, f"model1,model2,timestamp,result\nguest,{SCRIPTS[0]},7,1\n")
+    figures = Figures(arena)
+    assert [line.player for line in figures.table] == ["guest", SCRIPTS[0]]
+    assert [line.player for line in figures.active] == [SCRIPTS[0]]
+    guest = figures.player("guest")
+    assert guest.state == "gone" and guest.matches[0].opponent == SCRIPTS[0]
 
 
 def test_the_page_as_files(arena: Arena, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import socket
@@ -82,6 +83,31 @@ def watched(address: str) -> Iterator[list[int]]:
         assert asked(where, json.dumps({"key": fight["key"], **wish}).encode())[0] == 200
     viewer.join(PATIENCE)
     assert not viewer.is_alive() and states[-1] == "over" and ticks == [*range(7)]
+
+
+def test_behind_a_proxy_it_has_another_name_and_each_visitor_an_own_limit(arena: Arena) -> None:
+    with served(arena, public_hosts=["arena.example"]) as address:
+
+        def status(host: str, visitor: str) -> int:
+            headers = {"host": host, "origin": f"https://{host}", "x-forwarded-for": visitor}
+            with closing(http.client.HTTPConnection(*place(address), timeout=PATIENCE)) as connection:
+                connection.request("POST", "/api/live", "{}", {**headers, "content-type": "application/json"})
+                return connection.getresponse().status
+
+        assert status("other.example", "192.0.2.1") == 400
+        assert [status("arena.example", "192.0.2.1") for _ in range(40)][::39] == [422, 429]
+        assert status("arena.example", "192.0.2.2") == 422
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::", "::1"])
+def test_its_address_answers_where_hosts_are_of_ipv6(arena: Arena, host: str) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no address of IPv6")
+    with serving_page(arena, host, port=0) as address:
+        assert asked(f"{address}/api/challenge")[0] == 200
 
 
 def test_a_flood_is_refused_with_a_reason(arena: Arena) -> None:

@@ -25,6 +25,7 @@ from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.description import describe, read_description
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from sb3_pvp.policies.files.model_files import game_of, load_opponent, model_opponent, steps_of
+from sb3_pvp.policies.files.reading import packed_tensors
 from sb3_pvp.policies.files.reading import read as read_file
 from sb3_pvp.policies.files.registry import ModelOpponent, algorithm_of
 from sb3_pvp.policies.outcome_predictor import OutcomePredictor
@@ -247,6 +248,25 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         },
         "it has more than 4194304 numbers in an observation",
     ),
+    "many blocks": (
+        {
+            "fighter.json": changed(
+                description__observation__observation__shape=[1, 16, 11],
+                description__features_extractor="ResidualPlanes",
+                description__features_extractor_kwargs={"channels": 1, "blocks": 3000},
+            )
+        },
+        "at most 1024 blocks",
+    ),
+    "huge numbers of an extractor": (
+        {
+            "fighter.json": changed(
+                description__features_extractor="CombinedExtractor",
+                description__features_extractor_kwargs={"any": {"thing": [1, -(10**30)]}},
+            )
+        },
+        "it has more than 65536 in an argument of its features extractor",
+    ),
     "an old frame": ({"fighter.json": changed(description__frame_ages=[10**9])}, "an age in ticks from 0 to 255"),
     "many heads": ({"fighter.json": changed(description__head_sizes=[1] * 300)}, "it has more than 256 heads"),
     "a wide head": ({"fighter.json": changed(description__head_sizes=[9000])}, "it has more than 8192 entries"),
@@ -303,6 +323,24 @@ def test_entries_at_the_same_place_are_refused(small: tuple[Path, Path], tmp_pat
         file.writestr("last", b"")
     with pytest.raises(ValueError, match="its entries overlap"):
         load(evil, safe=True)
+    inner = io.BytesIO(read_file(small[0]).entries["policy.pth"])
+    with zipfile.ZipFile(inner, "a") as file:
+        largest = max(file.infolist(), key=lambda each: each.file_size)
+        for number in range(100):
+            again = copy.copy(largest)
+            again.filename = f"policy/data/again{number}"
+            file.filelist.append(again)
+        file.writestr("last", b"")
+    with pytest.raises(ValueError, match="its entries overlap"):
+        load(with_entries(small[0], {"policy.pth": inner.getvalue()}, evil), safe=True)
+
+
+def test_weights_that_repeat_one_number_are_refused(small: tuple[Path, Path], tmp_path: Path) -> None:
+    """As computing with them would take any amount of memory."""
+    weights = read_file(small[0], safe=True).weights() | {"weight": th.zeros(1).expand(1 << 20)}
+    evil = with_entries(small[0], {"policy.pth": packed_tensors(weights)}, tmp_path / "evil.zip")
+    with pytest.raises(ValueError, match="its tensor 'weight' is larger than the file"):
+        load_opponent(evil, safe=True)
 
 
 def test_a_broken_outcome_predictor_is_an_error(small: tuple[Path, Path]) -> None:
