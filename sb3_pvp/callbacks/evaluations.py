@@ -32,6 +32,7 @@ from sb3_pvp.matches.evaluation import (
 )
 from sb3_pvp.players.league import LEARNER, League, Payoff, Player
 from sb3_pvp.players.league.bradley_terry import fit_bradley_terry
+from sb3_pvp.players.league.payoff import Counts
 from sb3_pvp.players.opponents import (
     OpponentChoice,
     make_opponent,
@@ -170,7 +171,8 @@ class WinRateEvalCallback(base.PvpCallback):
         self._directory = directory
 
     def _init_callback(self) -> None:
-        self._rollout, self._pending = _NONE, None
+        self._rollout = self._evaluated = _NONE
+        self._pending = None
         base.averaged(self.model, bool(self._prefix))  # raises now, not after the first rollouts
         self._path = base.path_in_run(self.model, None, f"{self._prefix}win_rates.csv")
         base.check_same_run(self.model, self._path, (int(row["steps"]) for row in read_rows(self._path)))
@@ -182,20 +184,21 @@ class WinRateEvalCallback(base.PvpCallback):
         self._rollout = base.trained_rollouts(self.model)
         self._finish(wait=(is_due := self._rollout % self._eval_freq == 0))
         if is_due:
+            self._evaluated = self._rollout
             self._evaluate()
 
     def _on_training_end(self) -> None:
         # Also called after an interruption, and possibly twice: only a newly trained model is evaluated, or one of a
         # run that was stopped while it waited for that, which is resumed without another rollout.
-        rollout, last = base.trained_rollouts(self.model), self._rollout
+        rollout, last = base.trained_rollouts(self.model), self._evaluated
         if rollout != last or self._pending is not None:
-            self._rollout = rollout
+            self._rollout = self._evaluated = rollout
             self._finish(wait=True)
             is_known = last == _NONE and str(rollout) in {row["rollouts"] for row in read_rows(self._path)}
             if rollout != last and not is_known:
                 self._evaluate()
                 self._finish(wait=True)
-            self.logger.dump(self.num_timesteps)  # SB3 dumps nothing after the last rollout
+            self.logger.dump(int(self.model.num_timesteps))  # SB3 dumps nothing after the last rollout
         self._fights.close()
         if self._pool is not None:
             self._pool.close()
@@ -233,10 +236,10 @@ class WinRateEvalCallback(base.PvpCallback):
         resolved = ((label, self._resolve(opponent)) for opponent, label in self._labels.items())
         choices = {label: choice for label, choice in resolved if choice is not None}
         fights = [choice for choice in choices.values() for _ in range(self._n_eval_episodes)]
+        # SB3 tells callbacks the steps of a checkpoint until the first step: it may be of the middle of a rollout.
+        steps = int(self.model.num_timesteps)
         # Always the same seeds, so that evaluations differ by the learner only.
-        return Evaluation(
-            self.num_timesteps, self._rollout, fights, self._deterministic, EVALUATION_SEED, about=choices
-        )
+        return Evaluation(steps, self._rollout, fights, self._deterministic, EVALUATION_SEED, about=choices)
 
     def _is_in_background(self, arguments: Mapping[str, Any]) -> bool:
         is_auto = self._background == "auto"
@@ -294,12 +297,15 @@ class WinRateEvalCallback(base.PvpCallback):
 
     def _log_rating(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
         """Logs the learner's rating among the opponents that have one."""
-        payoff, own = Payoff(), Player(LEARNER)
-        for label in self._ratings.keys() & plan.about.keys():
-            fights = (each.info for each in finished if each.choice is plan.about[label])
-            payoff.update(base.match_record(own, Player(label), info, label) for info in fights)
-        if payoff.players:
-            anchors = {Player(label): rating for label, rating in self._ratings.items()}
+        payoff, own, anchors = Payoff(), Player(LEARNER), dict[Player, float]()
+        for number, (label, rating) in enumerate(self._ratings.items()):
+            if label in plan.about:
+                score = _score_of([each for each in finished if each.choice is plan.about[label]])
+                if score.decided:
+                    # Not by its label: that of a checkpoint is no player's name.
+                    anchors[opponent := Player(f"opponent{number}")] = rating
+                    payoff.add(own, opponent, Counts(score.wins, score.ties, score.losses))
+        if anchors:
             found = fit_bradley_terry(payoff, anchors=anchors).intervals()[own]
             for name, value in zip(("elo", "elo_low", "elo_high"), found, strict=True):
                 self.logger.record(f"eval/{self._prefix}{name}", value, exclude=() if name == "elo" else "stdout")
@@ -324,12 +330,17 @@ def strongest(league: League) -> Player | None:
 
 def summarize(finished: Sequence[FinishedEpisode]) -> dict[str, float]:
     """Returns the statistics of these fights by name (``win_rate``, ...), from the learner's point of view."""
-    score = Score()
-    for each in finished:
-        score.count(each.info)
+    score = _score_of(finished)
     shares = [count / max(score.decided, 1) for count in (score.losses, score.ties, score.reward, score.ticks)]
     low, high = wilson_interval(score.wins, score.decided)
     return dict(zip(_STATISTICS, (score.win_rate, low, high, *shares, score.broken), strict=True))
+
+
+def _score_of(finished: Sequence[FinishedEpisode]) -> Score:
+    score = Score()
+    for each in finished:
+        score.count(each.info)
+    return score
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

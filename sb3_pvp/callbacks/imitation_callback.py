@@ -7,7 +7,7 @@ from typing import Any
 
 from sb3_pvp.algorithms.imitation.cloning import agreement, clone
 from sb3_pvp.algorithms.ppo.magnet import make_magnet
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run, trained_rollouts
+from sb3_pvp.callbacks.base import PvpCallback, is_resuming, path_in_run, trained_rollouts
 from sb3_pvp.common.arguments import PositiveInt, checked
 from sb3_pvp.game import find_game
 from sb3_pvp.matches.demonstrating import gather
@@ -63,9 +63,11 @@ class ImitationCallback(PvpCallback):
         self._shown = found.demonstrations[: self._measured]
         for line in found.refused:
             print(f"not imitated: {line}")
-        if model.num_timesteps:
+        if is_resuming(model):
             return
         cloned = clone(model, found.demonstrations, epochs=self._epochs, rare=self._rare, seed=seed)
+        if model.average is not None:
+            model.average.set_weights(dict(model.policy.named_parameters()))  # it begins as the clone, too
         if self.verbose:
             print(
                 f"Cloned {cloned.learned} fights: {cloned.after.explained:.1%} of {cloned.held_out} others is foretold"

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
 
+from sb3_pvp.algorithms.ppo.resumable import steps_at_start
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
 from sb3_pvp.callbacks.videos import gif, log_video
 from sb3_pvp.common.atomic_files import replacing
@@ -57,16 +58,18 @@ class MetricLinesCallback(PvpCallback):
     """Writes `METRICS` and `SCORES`, beside whatever else is logged: TensorBoard, a table, W&B.
 
     `METRICS` has all that is logged, and `SCORES` the ``episode/score`` and ``episode/length`` of each episode. Lines
-    of steps after that at which the training starts, which is the checkpoint if it is resumed, are removed: they are
-    made again. Any algorithm of SB3 can have it. List it before callbacks that save checkpoints.
+    of steps after that at which the training starts, which is the checkpoint, or the start of its rollout, if it is
+    resumed, are removed: they are made again. Any algorithm of SB3 can have it. List it before callbacks that save
+    checkpoints.
 
     It also logs what environments keep for the log, see `sb3_pvp.envs.log_keys`.
     """
 
     def _on_training_start(self) -> None:
         metrics, scores = (path_in_run(self.model, None, name) for name in (METRICS, SCORES))
+        steps = steps_at_start(self.model)
         for path in (metrics, scores):
-            keep_until(path, self.num_timesteps)
+            keep_until(path, steps)
         self._metrics, self._scores = JsonLines(metrics), JsonLines(scores)
         self.logger.output_formats.append(self._metrics)
 

@@ -178,7 +178,7 @@ class SelfPlayCallback(base.PvpCallback):
 
     def _begin_rollout(self) -> None:
         time, rows = base.trained_rollouts(self.model), self.training_env.num_envs
-        self._steps_before = self.num_timesteps
+        self._steps_before = int(self.model.num_timesteps)
         kinds = self._kinds = self._shares.divide(rows, time)
         env = self.training_env.unwrapped
         # Checked here, because environments in subprocesses would raise a less helpful error.

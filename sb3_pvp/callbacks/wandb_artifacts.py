@@ -65,7 +65,7 @@ class WandbArtifactsCallback(PvpCallback):
         if wandb.run is None:
             raise ValueError("WandbArtifactsCallback needs a W&B run: train with --track, or call wandb.init() before")
         self._wandb: Any = wandb
-        self._first_step = self.num_timesteps
+        self._first_step = int(self.model.num_timesteps)  # SB3 sets that of a callback later
 
     def _on_rollout_end(self) -> None:
         league = self._league(self.model) if self._snapshots else None

@@ -139,7 +139,8 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         seed = check_seed(seed)
         if seed is None and not self._seeded:
             seed = int(np.random.default_rng().integers(2**32))
-        self.fights.reset(np.arange(NUM_SEATS), [seed, None])
+        # The world takes the first; each seat has noise and aversions of its own.
+        self.fights.reset(np.arange(NUM_SEATS), [seed, None if seed is None else seed + 1])
         self._seeded, self.agents = True, self._active()
         return self._show_and_observe(self.agents), {agent: {} for agent in self.agents}
 

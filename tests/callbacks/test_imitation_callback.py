@@ -10,7 +10,8 @@ import torch as th
 from sb3_contrib import MaskablePPO
 
 from sb3_pvp import PvpPPO, load
-from sb3_pvp.callbacks import ImitationCallback
+from sb3_pvp.callbacks import ImitationCallback, MaskableCheckpointCallback
+from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.callbacks.imitation_callback import CLONE
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -57,6 +58,24 @@ def test_the_clone_is_the_magnet_and_a_resumed_run_goes_on_as_if_never_stopped(s
     model.save(tmp_path / "half.zip")
     model.learn(2 * ROLLOUT, imitating(shown), reset_num_timesteps=False)
     resumed = PvpPPO.load(tmp_path / "half.zip", env=NhVecEnv(8, "self", seed=5, max_episode_ticks=20), device="cpu")
+    resumed.run_folder = tmp_path
+    resumed.learn(2 * ROLLOUT, imitating(shown), reset_num_timesteps=False)
+    assert weights(resumed) == weights(model)
+
+
+def test_the_average_begins_as_the_clone(shown: Path, tmp_path: Path) -> None:
+    model = learner(tmp_path, ema_decay=0.999, learning_rate=0.0)
+    model.learn(ROLLOUT, imitating(shown))
+    average = model.average.weights()  # type: ignore[union-attr]
+    for name, part in model.policy.named_parameters():
+        th.testing.assert_close(average[name], part)
+
+
+def test_a_run_that_resumes_at_step_0_is_not_cloned_again(shown: Path, tmp_path: Path) -> None:
+    model = learner(tmp_path)
+    model.learn(2 * ROLLOUT, [imitating(shown), MaskableCheckpointCallback(strip_optimizer=False)])
+    env = NhVecEnv(8, "self", seed=5, max_episode_ticks=20)
+    resumed = PvpPPO.load(tmp_path / CHECKPOINTS / "main_0_steps.zip", env=env, device="cpu")
     resumed.run_folder = tmp_path
     resumed.learn(2 * ROLLOUT, imitating(shown), reset_num_timesteps=False)
     assert weights(resumed) == weights(model)

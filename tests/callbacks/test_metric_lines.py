@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.callbacks import CallbackList, EvalCallback
+from stable_baselines3.common.callbacks import CallbackList, CheckpointCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import Figure
 
+from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import MetricLinesCallback
 from sb3_pvp.callbacks.metric_lines import METRICS, SCORES, JsonLines, keep_until
+from tests.algorithms.ppo.ppo_games import GuessingGame
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -81,3 +83,17 @@ def test_a_run_that_is_continued_has_each_step_once(tmp_path: Path, algorithm: A
     assert not any(isinstance(each, JsonLines) for each in model.logger.output_formats)
     model.learn(150, callback, log_interval=1)  # from 0: another run
     assert 0 < lines(tmp_path / METRICS)[-1]["step"] <= 160
+
+
+def test_a_run_that_resumes_from_the_middle_of_a_rollout_has_each_episode_once(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n_steps": 16, "batch_size": 64, "n_epochs": 1, "seed": 0, "device": "cpu"}
+    model = PvpPPO("MultiInputPolicy", GuessingGame(), **options)
+    model.run_folder = tmp_path
+    model.learn(3 * 64, [MetricLinesCallback(), CheckpointCallback(16 + 14, str(tmp_path))], log_interval=1)
+    scores, steps = (tmp_path / SCORES).read_bytes(), [line["step"] for line in lines(tmp_path / METRICS)]
+    # It trains on from the start of that rollout, at step 64.
+    resumed = PvpPPO.load(tmp_path / "rl_model_120_steps.zip", env=GuessingGame(), device="cpu")
+    resumed.run_folder = tmp_path
+    resumed.learn(3 * 64 - 120, MetricLinesCallback(), log_interval=1, reset_num_timesteps=False)
+    assert (tmp_path / SCORES).read_bytes() == scores
+    assert [line["step"] for line in lines(tmp_path / METRICS)] == steps

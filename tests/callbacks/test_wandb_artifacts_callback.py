@@ -100,6 +100,18 @@ def test_a_training_without_a_league_or_a_folder_has_its_final_model() -> None:
     assert logged == [({"steps": ROLLOUT}, ["final"])]
 
 
+def test_a_run_that_is_resumed_logs_its_new_snapshots_only(folder: Path) -> None:
+    model = new_model(folder)
+    model.learn(2 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
+    run = wandb.init(mode="disabled")
+    logged: list[str] = []
+    run.log_artifact = lambda artifact, aliases=(): logged.extend(aliases)
+    callbacks = [LeagueCallback(), SelfPlayCallback(past=0.5), WandbArtifactsCallback(snapshots=True)]
+    model.learn(ROLLOUT, callback=callbacks, reset_num_timesteps=False)
+    run.finish()
+    assert [each for each in logged if each.startswith("steps-")] == ["steps-256"]
+
+
 def test_without_a_wandb_run_training_does_not_begin(folder: Path) -> None:
     with pytest.raises(ValueError, match="--track"):
         new_model(folder).learn(ROLLOUT, callback=WandbArtifactsCallback())

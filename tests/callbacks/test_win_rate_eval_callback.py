@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from chosen_duel import ChosenDuel, chosen_duels
 from logged import remember
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -75,6 +76,23 @@ def test_the_learner_is_rated_by_opponents_of_known_strength(tmp_path: Path) -> 
     assert all(map(is_documented, ("eval/elo", "eval/elo_low", "eval/elo_high")))
 
 
+def test_fights_that_take_too_long_are_ties_in_a_rating_too(tmp_path: Path) -> None:
+    model = new_model(tmp_path, NhVecEnv(8, max_episode_ticks=3))
+    memory = remember(model)
+    model.learn(ROLLOUT, callback=WinRateEvalCallback("noop", n_eval_episodes=4, n_envs=4, ratings={"noop": 1400}))
+    assert {row["tie_rate"] for row in rows_of(tmp_path)} == {"1.0"}
+    assert memory.dumps[0]["eval/elo"] == pytest.approx(1400, abs=10)
+
+
+def test_a_checkpoint_may_have_a_rating(tmp_path: Path) -> None:
+    model = new_model(tmp_path, NhVecEnv(8, max_episode_ticks=3))
+    memory = remember(model)
+    model.save(file := tmp_path / "main_1024_steps.zip")
+    evaluation = WinRateEvalCallback(file, n_eval_episodes=1, n_envs=1, ratings={str(file): 1400})
+    model.learn(ROLLOUT, callback=evaluation)
+    assert "eval/elo" in memory.dumps[0]
+
+
 @pytest.mark.parametrize(
     ("ratings", "message"),
     [({"nop": 1400}, "did you mean 'noop'"), ({"noop": "strong"}, "the rating of noop must be")],
@@ -106,6 +124,33 @@ def test_a_repeated_evaluation_replaces_the_earlier_one(tmp_path: Path) -> None:
     again.run_folder = tmp_path
     train(again)
     assert [int(row["rollouts"]) for row in rows_of(tmp_path)] == [0, 1, 2]
+
+
+def test_so_does_one_of_a_run_that_resumes_from_the_middle_of_a_rollout(tmp_path: Path) -> None:
+    def evaluation() -> WinRateEvalCallback:
+        return WinRateEvalCallback(["noop"], eval_freq=1, n_eval_episodes=2, env=evaluation_env())
+
+    model = new_model(tmp_path)
+    model.learn(2 * ROLLOUT, callback=[evaluation(), CheckpointCallback(20, str(tmp_path))])
+    again = PvpPPO.load(tmp_path / f"rl_model_{20 * 8}_steps.zip", env=chosen_duels(8), device="cpu")
+    again.run_folder = tmp_path
+    again.learn(2 * ROLLOUT - 20 * 8, callback=evaluation(), reset_num_timesteps=False)
+    assert [(row["rollouts"], int(row["steps"])) for row in rows_of(tmp_path)] == [
+        (str(rollout), rollout * ROLLOUT) for rollout in range(3)
+    ]
+
+
+class StopInRollout(BaseCallback):
+    """Ends the training in the fourth rollout."""
+
+    def _on_step(self) -> bool:
+        return self.n_calls <= 3 * 16
+
+
+def test_a_training_that_ends_in_a_rollout_has_its_last_evaluation(tmp_path: Path) -> None:
+    evaluation = WinRateEvalCallback(["noop"], eval_freq=2, n_eval_episodes=2, env=evaluation_env())
+    new_model(tmp_path).learn(9 * ROLLOUT, callback=[evaluation, StopInRollout()])
+    assert [int(row["rollouts"]) for row in rows_of(tmp_path)] == [0, 2, 3]
 
 
 def test_an_environment_like_that_of_training_is_made(tmp_path: Path) -> None:

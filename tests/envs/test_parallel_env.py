@@ -17,6 +17,7 @@ from sb3_pvp.envs import NhEnv, parallel_env
 from sb3_pvp.game import Outcome
 from tests.envs.fake_world import FakeWorld, ending
 
+NORMAL = {"type": "expression", "expression": "normal(0, 1)"}
 NOTHING = np.zeros(12, np.int64)
 STAB = np.array([3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 
@@ -28,6 +29,13 @@ def both(first: Any, second: Any) -> dict[str, Any]:
 def test_it_passes_pettingzoo_s_tests() -> None:
     parallel_api_test(parallel_env(), num_cycles=400)
     parallel_seed_test(parallel_env, num_cycles=100)
+
+
+def test_a_seed_is_for_both_agents() -> None:
+    env = parallel_env(noise={"adders": [{"indices": ["0:10"], "value": NORMAL}]})
+    seen = [env.reset(seed=seed)[0] for seed in (3, 3)]
+    for agent in env.agents:
+        assert np.array_equal(seen[0][agent]["observation"], seen[1][agent]["observation"])
 
 
 def test_an_agent_sees_what_a_single_environment_shows() -> None:

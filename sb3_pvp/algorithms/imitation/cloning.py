@@ -185,6 +185,9 @@ def clone(
     lessons = Lessons.of(learned, contract)
     if not policy.has_statistics:
         _observe(policy, lessons)
+        if policy.features.has_privileged:
+            # Demonstrations do not have what only a critic sees: its first rollout counts as much as these zeros.
+            policy.observation_normalizer.count.clamp_(max=model.n_steps * model.n_envs)
     weights = th.as_tensor(lessons.weights(contract, rare), device=policy.device)
     before, best = agreement(policy, judged), None
     kept, since, at = policy.state_dict(), 0, 0

@@ -46,6 +46,7 @@ def current_state(model: Any, env: VecEnv, with_env: bool = True) -> State:
         "last_episode_starts": copy.deepcopy(model._last_episode_starts),
         "memory": getattr(model, "_last_memory", None),  # each tick makes a new one
         "env": _env_state(env) if with_env else None,
+        "reset_params": model.reset_params,
         "random": random_state(),
         "parts": {name: part.get_state() for name, part in model.resumable_parts.items()},
     }
@@ -74,6 +75,12 @@ def resume(model: Any, env: VecEnv) -> None:
     else:
         model._last_obs, model._last_episode_starts = state["last_obs"], state["last_episode_starts"]
         model._last_memory = state.get("memory")  # files of earlier versions have none
+        if (before := state.get("reset_params")) not in (None, model.reset_params):  # neither this
+            warnings.warn(
+                f"From now on fights start with reset_params={model.reset_params}, before with {before}: "
+                "to go on as before, give the environment those",
+                stacklevel=4,
+            )
     vars(model).update(state["attributes"])
     model._num_timesteps_at_start = model.num_timesteps  # SB3 computes time/fps from it
     buffers = {name: th.as_tensor(values) for name, values in state["policy_buffers"].items()}
@@ -83,6 +90,15 @@ def resume(model: Any, env: VecEnv) -> None:
     saved = state.get("parts", {})  # files of earlier versions have none
     for name in model.resumable_parts.keys() & saved.keys():
         model.resumable_parts[name].set_state(saved[name], same_episodes)
+
+
+def steps_at_start(model: Any) -> int:
+    """Returns the steps after which the training of a model goes on.
+
+    A model that was saved during a rollout counts the steps until then, and goes on from the start of the rollout.
+    """
+    state = getattr(model, "training_state", None)  # other algorithms have none
+    return int(model.num_timesteps if state is None else unpack(state)["attributes"]["num_timesteps"])
 
 
 def _found_again(value: Any, folder: Path) -> Any:

@@ -123,6 +123,15 @@ def test_a_clone_acts_legally_and_saves(tmp_path: object) -> None:
     assert open_choices(masks, actions, NH)[0].all()
 
 
+def test_what_only_the_critic_sees_is_soon_known() -> None:
+    model = PvpPPO(AutoregressivePolicy, NhVecEnv(2, "self", seed=0), n_steps=8, batch_size=16, seed=0, device="cpu")
+    clone(model, random_fights(4, 30), epochs=1)
+    known = model.policy.observation_normalizer
+    assert 0 < known.count <= 16 and known.variance[: NH.num_observations].min() > 0  # type: ignore[operator,index,union-attr]
+    model.learn(16)
+    assert known.count == 32  # type: ignore[union-attr]
+
+
 @given(st.integers(0, 2**31), st.integers(1, 20))
 def test_open_choices_are_those_of_the_contract(seed: int, ticks: int) -> None:
     (fight,) = random_fights(1, ticks, seed)

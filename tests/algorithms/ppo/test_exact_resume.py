@@ -157,6 +157,15 @@ def test_warns_once_where_it_cannot_continue_exactly(tmp_path: Path, env: Any, m
     assert model.num_timesteps >= 3 * ROLLOUT
 
 
+def test_says_if_fights_start_otherwise_than_before(tmp_path: Path) -> None:
+    fights().learn(ROLLOUT).save(tmp_path / "model")
+    with pytest.warns(UserWarning, match="before with {'randomizeGear': True}: to go on"):
+        resume(tmp_path / "model", ROLLOUT, env=NhVecEnv(4, frame_ages=(0, 1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resume(tmp_path / "model", ROLLOUT, env=fights().env)
+
+
 def test_leaves_out_the_training_state_on_request(tmp_path: Path) -> None:
     model = new_model(GuessingGame()).learn(ROLLOUT)
     model.save(tmp_path / "whole")

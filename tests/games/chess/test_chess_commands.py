@@ -101,6 +101,19 @@ def test_a_file_of_another_model_or_game_is_refused(
     assert file.read_bytes() == before and (tmp_path / "notes.txt").read_text() == "dear diary"
 
 
+def test_a_ladder_goes_on_only_as_it_was_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "games.pgn"
+    options = ("random", "--rung", "random", "-o", file)
+    ladder(capsys, *options, "--games", 2)
+    # Earlier versions wrote no such tag.
+    file.write_text(re.sub(r'\[Manner "[^"]*"\]\n', "", before := file.read_text()))
+    assert file.read_text() != before
+    ladder(capsys, *options, "--games", 4)
+    assert "are deterministic, seed 0, not deterministic, seed 1" in ladder(capsys, *options, "--seed", 1, code=2)
+    assert "not stochastic, seed 0: choose" in ladder(capsys, *options, "--stochastic", code=2)
+    assert len(games_in(file)) == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -29,6 +29,7 @@ RUNGS = (
 )
 SCALE = "UCI_Elo is an engine-pool scale, not FIDE"
 _EVENT = "sb3-pvp chess ladder"
+_MANNER = "deterministic, seed 0"  #: Of games without that tag, which earlier versions wrote.
 _PLIES = range(4, 9)  #: Of the lines with which games begin.
 _OF_RESULT = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
 
@@ -55,7 +56,8 @@ def play_ladder(
     """Plays what is left of a ladder: ``games`` on each rung, in pairs with swapped colors, appended to the file.
 
     ``say`` is told about each rung. Raises `ValueError` for a player or engine that is none, and if the file has games
-    of another model; `sb3_pvp.games.chess.engines.EngineFailed` if an engine fails; what was played stays.
+    of another model, or of one that acts otherwise or by another seed; `sb3_pvp.games.chess.engines.EngineFailed` if an
+    engine fails; what was played stays.
     """
     choice, game = find_player(name, deterministic)
     for rung in rungs:
@@ -67,6 +69,9 @@ def play_ladder(
         raise ValueError(
             f"{file} has games of {others.pop() or 'another player'}, not of {version}: choose another --output"
         )
+    manner = f"{'deterministic' if deterministic else 'stochastic'}, seed {seed}"
+    if others := {each.get("Manner", _MANNER) for each in kept.games} - {manner}:
+        raise ValueError(f"{file} has games that are {others.pop()}, not {manner}: choose another --output")
     lines = [each for each in openings() if len(each.moves) in _PLIES]
     choices = {name: choice}
     for rung in rungs:
@@ -76,7 +81,8 @@ def play_ladder(
         fights = [_planned(name, opponent, number, seed, lines) for number in todo]
         say(f"{rung}: {len(todo)} of {games} games to play")
         for index, result in play_games(fights, {**choices, opponent: find_player(rung, False)[0]}, game):
-            heads = _heads(fights[index], result) | {"Round": str(todo[index]), "Rung": rung, "Model": version}
+            heads = _heads(fights[index], result) | {"Round": str(todo[index]), "Rung": rung}
+            heads |= {"Model": version, "Manner": manner}
             kept.append(write_pgn(heads, result.moves))
             kept.games.append(heads)
     return [rung_of(name, rung, kept.games) for rung in rungs]
