@@ -22,6 +22,7 @@ from sb3_pvp.players.league.league import LEAGUE, SETTINGS
 from sb3_pvp.players.opponents import WORLD_BOT
 from sb3_pvp.policies.files.shipped import shipped_file
 
+MOST_BYTES = 64 << 20  #: Of a file that is not trusted.
 HUB = "hub:"  #: Prefix of a source on the hub, followed by tags with commas between them.
 _SUFFIXES = {".fighter": FIGHTER, ".onnx": ONNX, ".zip": ZIP}
 
@@ -57,8 +58,8 @@ class AdmissionReport:
 
 def candidates(
     source: str, owner: str, trusted: bool, known: Sequence[Entrant], names: Collection[str], kinds: Collection[str]
-) -> Iterator[Candidate]:
-    """Yields who is found at a source that is no player yet.
+) -> Iterator[Candidate | AdmissionReport]:
+    """Yields who is found at a source that is no player yet, and reports of files that are refused unread.
 
     Args:
         source: a model file; a folder of such files, or a run's or league's; ``hub:TAG``; the name of a script, or of a
@@ -87,9 +88,15 @@ def candidates(
     for file in files:
         if file.suffix not in _SUFFIXES:
             raise ValueError(f"{file} is no model file: its name must end in {', '.join(_SUFFIXES)}")
-        version = hash_of(file.read_bytes())
-        if version not in versions:
+        try:
+            if not trusted and (size := file.stat().st_size) > MOST_BYTES:
+                raise ValueError(f"it has {size:,} bytes: a player's file has at most {MOST_BYTES >> 20} MiB")
+            version = hash_of(file.read_bytes())
             name = _name_of(file, owner, version, {each.name for each in known})
+        except ValueError as error:
+            yield AdmissionReport(file.name, refusal=one_line(error))
+            continue
+        if version not in versions:
             facts = {"hyperparameters": hyperparameters_of(file), **_exploitability(file)}
             kind = _SUFFIXES[file.suffix]
             yield Candidate(name, kind, file, str(file.resolve()), owner, trusted, facts=facts)
@@ -110,7 +117,10 @@ def examine(
         Player.parse(candidate.name)
         report.checks.append(("file", f"{candidate.source}, {len(content):,} bytes, sha256 {version[:12]}"))
         if not candidate.trusted and candidate.kind not in SAFE_KINDS:
-            raise ValueError("an SB3 zip is unpickled, which runs code: sb3-pvp export it, or add it with --trusted")
+            raise ValueError(
+                "an SB3 zip is unpickled, which runs code: sb3-pvp export it; or, if its algorithm has no such file, "
+                "add it with --trusted"
+            )
         if not candidate.trusted and (lacking := missing_walls()):
             raise ValueError(f"files of strangers are not played here: {'; '.join(lacking)}")
         if candidate.path is not None:

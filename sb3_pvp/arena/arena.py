@@ -97,7 +97,7 @@ class Arena:
     def check(self, source: str, owner: str = "", trusted: bool = False) -> list[AdmissionReport]:
         """Does the same as `add`, but lets nobody in."""
         return [
-            examine(each, self.challenge, self.store, self.workers)[0]
+            each if isinstance(each, AdmissionReport) else examine(each, self.challenge, self.store, self.workers)[0]
             for each in candidates(source, owner, trusted, (), self._names, self.challenge.entry.kinds)
         ]
 
@@ -191,6 +191,9 @@ class Arena:
     def _admit(self, source: str, owner: str, trusted: bool, known: Sequence[Entrant]) -> list[AdmissionReport]:
         reports = []
         for candidate in candidates(source, owner, trusted, known, self._names, self.challenge.entry.kinds):
+            if isinstance(candidate, AdmissionReport):
+                reports.append(candidate)
+                continue
             report, entrant, content = examine(candidate, self.challenge, self.store, self.workers)
             twin = self.store.add(entrant, content)
             if twin is not None and not report.refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -71,7 +71,7 @@ class Workers:
     """
 
     def __init__(self, challenge: Challenge, processes: int | None = None, distribute: bool = False) -> None:
-        self._challenge, self._parts = challenge, list[Any]()
+        self._challenge, self._parts, self._lock = challenge, list[Any](), threading.Lock()
         self._size, self._distribute = processes, distribute
 
     @property
@@ -98,45 +98,63 @@ class Workers:
         if part:
             jobs.put(part)
         answers: SimpleQueue[Played | BaseException | None] = SimpleQueue()
-        for part_of in [self._part(number) for number in range(size)]:
+        is_over = threading.Event()
+        about = players, jobs, answers, is_over
+        parts = [self._part(number) for number in range(size)]
+        threads = [threading.Thread(target=self._run, args=(part, *about), daemon=True) for part in parts]
+        for thread in threads:
             jobs.put(None)
-            threading.Thread(target=self._run, args=(part_of, players, jobs, answers), daemon=True).start()
+            thread.start()
         running = size
-        while running:
-            answer = answers.get()
-            if isinstance(answer, BaseException):
-                raise answer
-            if answer is None:
-                running -= 1
-            else:
-                yield answer
+        try:
+            while running:
+                answer = answers.get()
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer is None:
+                    running -= 1
+                else:
+                    yield answer
+        except KeyboardInterrupt:
+            threads.clear()  # nobody waits: the program ends
+            raise
+        finally:  # after an error, or if nobody wants the rest, they would go on
+            is_over.set()
+            for thread in threads:
+                thread.join()
 
     def play_now(self, players: Players, fights: Sequence[MatchFight]) -> Iterator[tuple[MatchFight, dict[str, Any]]]:
         """Plays a few fights in one process, each match alone; raises `ValueError` for one that cannot be played."""
-        for fight, result in self._part(0).play(players, fights, alone=True):
-            if isinstance(result, str):
-                raise ValueError(result)
-            yield fight, result.model_dump()
+        with closing(self._part(0).play(players, fights, alone=True)) as results:
+            for fight, result in results:
+                if isinstance(result, str):
+                    raise ValueError(result)
+                yield fight, result.model_dump()
 
     def close(self) -> None:
         """Ends all processes; the next fights start new ones."""
-        parts, self._parts = self._parts, []
+        with self._lock:
+            parts, self._parts = self._parts, []
         for part in parts:
             part.close()
 
     def _part(self, number: int) -> Any:
-        while len(self._parts) <= number:
-            kind = _OnCluster if self._distribute else MatchProcess
-            self._parts.append(kind(self._challenge.model_dump(mode="json")))
-        return self._parts[number]
+        with self._lock:
+            while len(self._parts) <= number:
+                kind = _OnCluster if self._distribute else MatchProcess
+                self._parts.append(kind(self._challenge.model_dump(mode="json")))
+            return self._parts[number]
 
-    def _run(self, part: Any, players: Players, jobs: Any, answers: Any) -> None:
-        """Plays jobs until there are no more; run in a thread."""
+    def _run(self, part: Any, players: Players, jobs: Any, answers: Any, is_over: threading.Event) -> None:
+        """Plays jobs until there are no more, or nobody wants the rest; run in a thread."""
         try:
-            while (fights := jobs.get()) is not None:
+            while not is_over.is_set() and (fights := jobs.get()) is not None:
                 names = {name for fight in fights for name in (fight.first, fight.second)}
-                for played in part.play({name: players[name] for name in names}, fights):
-                    answers.put(played)
+                with closing(part.play({name: players[name] for name in names}, fights)) as results:
+                    for played in results:
+                        answers.put(played)
+                        if is_over.is_set():
+                            break
             answers.put(None)
         except BaseException as error:
             answers.put(error)
@@ -177,20 +195,42 @@ class PlayerSandbox:
         self._folder.cleanup()
 
 
+class _Turn:
+    """A lock that whoever takes it again and again leaves to others in between, as a round does to a test fight."""
+
+    def __init__(self) -> None:
+        self._next, self._mine = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._next:
+            self._mine.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._mine.release()
+
+
 class MatchProcess:
     """One sandbox that plays fights, and finds out who ends it."""
 
     def __init__(self, challenge: Mapping[str, Any]) -> None:
         rules = Challenge.model_validate(challenge)
         seconds = max(rules.decision.seconds * rules.decision.strikes, _CALL_SECONDS)
-        self._sandbox = PlayerSandbox(TARGET, rules, seconds, _SILENCE)
+        self._sandbox, self._turn = PlayerSandbox(TARGET, rules, seconds, _SILENCE), _Turn()
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights; yields each with its result, also those that a player has lost without a fight.
 
         If the process dies, whoever's code was running loses its matches that are not over; if that is not known, all
-        matches that are not over are played again, each by itself.
+        matches that are not over are played again, each by itself. Whoever calls it meanwhile waits.
         """
+        with self._turn:
+            yield from self._played(players, fights, alone)
+
+    def close(self) -> None:
+        """Ends the process, and removes the files."""
+        self._sandbox.close()
+
+    def _played(self, players: Players, fights: Sequence[MatchFight], alone: bool) -> Iterator[Played]:
         lost = dict[tuple[str, str], str]()  # causes by match and player
         jobs: list[tuple[list[MatchFight], bool, int]] = [([*fights], alone, 1)]
         while jobs:
@@ -224,10 +264,6 @@ class MatchProcess:
             else:
                 for fight in again:
                     yield fight, why
-
-    def close(self) -> None:
-        """Ends the process, and removes the files."""
-        self._sandbox.close()
 
     def _results(
         self,
@@ -289,10 +325,14 @@ class _OnCluster:
 
         self._ray: Any = connect()
         self._make: Any = lambda: self._ray.remote(num_cpus=CPUS_PER_ACTOR)(MatchProcess).remote(challenge)
-        self._actor = self._make()
+        self._actor, self._turn = self._make(), _Turn()
 
     def play(self, players: Players, fights: Sequence[MatchFight], alone: bool = False) -> Iterator[Played]:
         """Plays fights as `MatchProcess.play` does; another machine plays what one that fails has not finished."""
+        with self._turn:
+            yield from self._played(players, fights, alone)
+
+    def _played(self, players: Players, fights: Sequence[MatchFight], alone: bool) -> Iterator[Played]:
         left = dict.fromkeys(fights)
         for attempt in range(1 + _ATTEMPTS):
             stream = self._actor.play.options(num_returns="streaming").remote(players, [*left], alone)

@@ -102,7 +102,8 @@ class ArenaReferee(Referee):
         """Asks in one call, and checks the answer; raises whatever the players do, and `ValueError` for nonsense."""
         rows, masks = np.concatenate([fights for _, fights in members]), seen[-1]
         players = self._players[self._numbers[rows], seat]
-        self._mark(int(players[0]) if (players == players[0]).all() else SEVERAL)
+        is_one = bool((players == players[0]).all())
+        self._mark(int(players[0]) if is_one else SEVERAL)
         began = perf_counter()
         try:
             actions, following = predict([opponent for opponent, _ in members], *seen)
@@ -119,9 +120,11 @@ class ArenaReferee(Referee):
             raise ValueError(f"its state has changed its form, to {following.dtype} of shape {following.shape}")
         self._times[rows, seat, decision_range(seconds)] += 1
         matches = self._matches[self._numbers[rows]]
-        np.add.at(self._used, (matches, players), seconds)
-        if seconds > self._seconds:
-            np.add.at(self._late, (matches, players), 1)
+        if is_one or seconds <= self._seconds:
+            np.add.at(self._used, (matches, players), seconds)
+            np.add.at(self._late, (matches, players), int(seconds > self._seconds))
+        else:
+            self._alone = True  # it may have been one of them: from now on each is measured by itself
         legal = self._are_legal(actions, masks) | ~self._masked[players]
         if not legal.all():
             np.add.at(self._illegal, (matches[~legal], players[~legal]), 1)

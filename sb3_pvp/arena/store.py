@@ -147,7 +147,7 @@ class Store:
         return [Entrant(**{**row, "facts": orjson.loads(row["facts"])}) for row in rows]
 
     def add(self, player: Entrant, content: bytes | None = None) -> Entrant | None:
-        """Adds a player with its file, or replaces one that was refused.
+        """Adds a player with its file, which is not kept of one that is refused, or replaces one that was refused.
 
         Returns the active player that is in the way, of the same name or weights, and adds nothing then.
         """
@@ -161,7 +161,7 @@ class Store:
             connection.execute(_PLAYERS.delete().where(_PLAYERS.c.name == player.name))
             connection.execute(_PLAYERS.insert(), row)
             known = connection.execute(sa.select(_FILES.c.version).where(_FILES.c.version == player.version)).scalar()
-            if content is not None and known is None:
+            if content is not None and known is None and player.state == ACTIVE:
                 connection.execute(_FILES.insert(), {"version": player.version, "content": content})
         return None
 

@@ -121,7 +121,7 @@ def test_of_a_models_forms_in_a_folder_the_best_one_enters(tmp_path: Path, model
 
     def found(trusted: bool, kinds: tuple[str, ...]) -> list[str]:
         made = admission.candidates(str(tmp_path), "", trusted, (), (), kinds)
-        return [each.path.name for each in made if each.path is not None]
+        return [each.path.name for each in made if isinstance(each, admission.Candidate) and each.path is not None]
 
     every = ("fighter", "onnx", "zip", "script")
     assert found(True, every) == ["a.fighter", "b.zip"]
@@ -169,6 +169,24 @@ def test_what_is_no_fighter_is_refused_in_one_line(arena: Arena, models: Path, t
         arena.add("nothing/here.fighter")
     with pytest.raises(ValueError, match="is no model file"):
         arena.add(str(Path(__file__)))
+
+
+def test_a_file_that_is_refused_is_not_kept_and_keeps_nobody_out(
+    arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name, size in {"a": 9, "b@1": 9, "c": 99}.items():
+        (folder / f"{name}.onnx").write_bytes(b"x" * size)
+    monkeypatch.setattr(admission, "MOST_BYTES", 20)
+    (read,) = [each for each in arena.add(str(folder)) if each.player == "a"]
+    assert "cannot be loaded" in read.refusal and [each.name for each in arena.players] == ["a"]
+    with pytest.raises(ValueError, match="its file is gone"):
+        arena.store.file(arena.players[0].version)
+    reports = {each.player: each.refusal for each in arena.refresh()}
+    assert reports.keys() == {"b@1.onnx", "c.onnx"}, "the folder is known"
+    assert "got 'b@1'" in reports["b@1.onnx"] and "it has 99 bytes" in reports["c.onnx"]
+    assert {each.player for each in arena.check(str(folder))} == {"a", "b@1.onnx", "c.onnx"}
 
 
 def test_a_fighter_of_another_game_is_refused(models: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from sb3_pvp.arena.admission import MOST_BYTES
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import standing_figures
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
@@ -28,7 +29,7 @@ from sb3_pvp.arena.page.live import CostlyTicks, LiveFights, LiveOrder
 from sb3_pvp.arena.page.live_fight import LiveBegun, LiveFight, LiveSummary, Messages
 from sb3_pvp.arena.page.people import FOLDER, PersonStanding
 from sb3_pvp.arena.page.rendering import Pages, site_file
-from sb3_pvp.arena.page.uploads import MOST_BYTES, owner_of, upload
+from sb3_pvp.arena.page.uploads import owner_of, upload
 from sb3_pvp.arena.replaying import recording_of
 from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import Refusal, one_line

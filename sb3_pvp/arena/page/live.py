@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+import zlib
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from itertools import cycle, permutations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from sb3_pvp.arena.arena import Arena
@@ -43,6 +45,7 @@ TARGET = "sb3_pvp.arena.page.live_worker:play"
 #: Fights at the same time, of all and of one address; those that are kept for late viewers; and fights of people that
 #: wait until their costliest ticks are looked for.
 MOST_FIGHTS, MOST_OWN, MOST_KEPT, MOST_WAITING = 32, 8, 60, 8
+MOST_PARTS = 64  #: Of an answer of a process.
 
 
 class PersonOrder(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -101,11 +104,20 @@ class FightProcess:
         """Returns the answer to a job, ``{"fault": seat, "cause": …}`` if there is none."""
         async with self._lock:
             try:
-                return await asyncio.to_thread(lambda: next(iter([*self.sandbox.run(job)])))
+                return await asyncio.to_thread(self._answer, job)
             except SandboxDied as error:
                 return {"fault": error.marked if error.marked in (0, 1) else -1, "cause": error.cause}
             except RuntimeError as error:
                 return {"fault": -1, "cause": f"the game failed: {one_line(error):.300}"}
+
+    def _answer(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a reply, to whose texts others may add."""
+        found = dict[str, Any]()
+        for number, reply in enumerate(self.sandbox.run(job)):
+            if number > MOST_PARTS:
+                raise SandboxDied("nonsense", None)
+            found |= {name: f"{found[name]}{value}" if name in found else value for name, value in reply.items()}
+        return found
 
     async def close(self) -> None:
         """Ends the process and its fights, after the tick that it plays."""
@@ -119,6 +131,7 @@ class LiveFights:
     def __init__(self, arena: Arena) -> None:
         self._arena, self.people = arena, People(arena)
         self._fights, self._tasks = dict[str, LiveFight](), set[asyncio.Task[None]]()
+        self._beginning: list[str] = []  # the addresses of those whose fights are not there yet
         self._thoughts = set[asyncio.Task[CostlyTicks]]()
         # Those who are trusted do not hang on purpose, and all fights of this process would end with it.
         self._shared, self._looked = FightProcess(arena.challenge, seconds=60.0), asyncio.Event()
@@ -143,7 +156,7 @@ class LiveFights:
     def all(self) -> list[LiveSummary]:
         """Returns the fights that are on or are kept, the newest first."""
         self._looked.set()
-        return [each.summary() for each in self._fights.values()][::-1]
+        return [each.summary() for each in [*self._fights.values()]][::-1]
 
     def find(self, name: str, key: str | None = None) -> LiveFight:
         """Returns a fight, with a key only to whoever has begun it; raises `PageRefusal`."""
@@ -161,11 +174,18 @@ class LiveFights:
             score: that of its series.
             address: of whoever begins it, so that nobody takes all places; empty: that is known to be well.
         """
-        running = [each for each in self._fights.values() if each.state != "over"]
+        running = [each.address for each in self._fights.values() if each.state != "over"] + self._beginning
         if len(running) >= MOST_FIGHTS:
             raise PageRefusal(f"{MOST_FIGHTS} fights are on already: watch one of them, or try again later", 503)
-        if address and sum(each.address == address for each in running) >= MOST_OWN:
+        if address and running.count(address) >= MOST_OWN:
             raise PageRefusal(f"you have {MOST_OWN} fights on already: end one of them, or let it end", 429)
+        self._beginning.append(address)
+        try:
+            return await self._begin(order, score, address)
+        finally:
+            self._beginning.remove(address)
+
+    async def _begin(self, order: LiveOrder, score: Sequence[float], address: str) -> LiveFight:
         rules, wish, name = self._arena.challenge, order.person, "you"
         if wish is not None and wish.name:
             try:
@@ -259,7 +279,7 @@ class LiveFights:
         """Ends all fights."""
         for fight in self._fights.values():
             if fight.state != "over":
-                fight.steer("end")
+                fight.stop()
         for thought in self._thoughts:
             thought.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -277,12 +297,15 @@ class LiveFights:
     async def _tell(self, fight: LiveFight, pair: list[Entrant], after: dict[str, Any]) -> None:
         """Keeps what a person's fight was like, of which now everything may be seen."""
         wish, kept = fight.order.person, {name: after.pop(name, None) for name in KEPT}
-        share = SCORES.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
-        fight.score = [fight.score[0] + share, fight.score[1] + 1 - share]
+        if not fight.is_void:
+            share = SCORES.get(fight.header["outcomes"][PERSON_SEAT], 0.5)
+            fight.score = [fight.score[0] + share, fight.score[1] + 1 - share]
         if wish.drill is None and kept["actions"] is not None:
             fight.kept = {"actions": kept["actions"], "pair": pair}
             fight.kept |= {name: fight.header.get(name) for name in ("seed", "reset_params")}
-        if wish.name and fight.kept is not None:
+        if wish.name and fight.is_void:
+            after["refusal"] = fight.events[-1]["text"]
+        elif wish.name and fight.kept is not None:
             try:
                 record = person_fight(fight, kept, self._arena.challenge)
                 after["key"] = await asyncio.to_thread(self.people.record, record)
@@ -335,9 +358,9 @@ def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> Pe
     actions = unpacked(b64decode(kept["actions"]), contract.num_heads)
     seen = dict[str, Any]()
     if kept["observations"] is not None:
-        values = np.frombuffer(b64decode(kept["observations"]), np.float32)
-        seen["observations"] = values.reshape(len(actions), *contract.observation_shape)
-        seen["masks"] = np.frombuffer(b64decode(kept["masks"]), np.bool_).reshape(len(actions), -1)
+        space, choices = contract.observation_space, contract.num_flat_actions
+        seen["observations"] = _array(kept["observations"], space.dtype, (len(actions), *space.shape))
+        seen["masks"] = _array(kept["masks"], np.bool_, (len(actions), choices))
     return PersonFight(
         person=fight.names[PERSON_SEAT],
         opponent=order.second,
@@ -354,6 +377,15 @@ def person_fight(fight: LiveFight, kept: dict[str, Any], rules: Challenge) -> Pe
         cause=gave_up if outcome == "lost" and gave_up else None if outcome in SCORES else TICK_LIMIT,
         **seen,
     )
+
+
+def _array(text: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Returns a packed array; raises `ValueError` for one of another size, such as a bomb."""
+    try:
+        content = zlib.decompressobj().decompress(b64decode(text), int(np.prod(shape)) * np.dtype(dtype).itemsize + 1)
+    except zlib.error as error:
+        raise ValueError("what was seen is damaged") from error
+    return np.frombuffer(content, dtype).reshape(shape)
 
 
 def _named(viewer: Any, drill: str) -> Drill:

@@ -99,6 +99,7 @@ class LiveFight(GrowingRecording):
         self.after: dict[str, Any] | None = None
         self.order: Any = None  #: How it was begun.
         self.address = ""  #: By whom.
+        self.is_void = False  #: Whether it has ended for no player's reason: it has no result then.
         self.score = [0.0, 0.0]  #: Of a person and the opponent, in the fights of a series.
         self.kept: dict[str, Any] | None = None  #: What is needed to look for the person's costliest ticks.
         self.thinking: asyncio.Task[Any] | None = None  #: That looks for them.
@@ -193,6 +194,11 @@ class LiveFight(GrowingRecording):
         self._wake.set()
         self.told()
 
+    def stop(self) -> None:
+        """Ends the fight because the server stops."""
+        self.forfeit(-1, "the server stops")
+        self._wake.set()
+
     async def run(self, ask: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
         """Plays the fight to its end, a tick at a time, at its speed, by jobs for `sb3_pvp.arena.page.live_worker`.
 
@@ -228,14 +234,17 @@ class LiveFight(GrowingRecording):
         self.after = {"score": self.score, "is_decided": self.is_decided, **after}
 
     def forfeit(self, seat: int, why: str) -> None:
-        """Ends the fight, which a seat has lost; -1: neither of them."""
+        """Ends the fight, which a seat has lost; -1: neither of them, and it has no result."""
         super().forfeit(seat, why)
+        if seat < 0:
+            self.is_void, self.events[-1]["seat"] = True, None
         self.state = "over"
 
     def add(self, reply: Mapping[str, Any]) -> None:
         """Adds a moment, and tells everybody."""
         if "fault" in reply:
-            self.forfeit(reply["fault"], f"is out of the fight: {reply['cause']}")
+            what = "is out of the fight" if reply["fault"] >= 0 else "the fight cannot go on"
+            self.forfeit(reply["fault"], f"{what}: {reply['cause']}")
             return
         if self.last and self.person is None:
             self.last["outlooks"] = reply["outlooks"]

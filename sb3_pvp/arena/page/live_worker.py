@@ -38,7 +38,12 @@ class _Live:
     job: Mapping[str, Any]
 
 
+#: Characters of a text that a reply has, of what may be longer: `LONG`.
+PART, LONG = 8 << 20, ("moments", "actions", "observations", "masks")
+#: Bytes that a person has seen in a fight that is kept as a demonstration.
+MOST_SEEN = 128 << 20
 _fights: dict[Any, _Live] = {}
+_seat = -1  # whose code runs, of all jobs: a fight marks it as its first job does
 
 
 def prepare(setup: Mapping[str, Any]) -> None:
@@ -56,32 +61,38 @@ def play(job: Mapping[str, Any], mark: Callable[[int], None]) -> Iterator[dict[s
     * ``{"begin": id, "players": […], …}`` begins a fight, and ``{"step": id, "orders": […]}`` plays a tick: the reply
       is what `_moment` says;
     * ``{"think": id}`` lets the opponent of a person decide on the next tick;
-    * ``{"end": id}`` ends a fight, of a person with what `_after` says;
+    * ``{"end": id}`` ends a fight, of a person with what `_after` says, whose `LONG` texts go on in more replies;
     * ``{"costly": player, …}`` looks for the costliest ticks of a person against this player, which takes long.
     """
-    seat = -1
+    global _seat
+    _seat = -1
 
     def marked(whose: int) -> None:
-        nonlocal seat
-        seat = whose if whose >= 0 else seat
+        global _seat
+        _seat = whose
         mark(whose)
 
     if "end" in job:
         live = _fights.pop(job["end"], None)
         if live is not None:
             live.running.close()
-        yield _after(live, live.person) if live is not None and live.person is not None else {}
+        after = _after(live, live.person) if live is not None and live.person is not None else {}
+        texts = {name: after.pop(name) for name in LONG if name in after}
+        yield after
+        for name, text in texts.items():
+            yield from ({name: text[start : start + PART]} for start in range(0, len(text), PART))
         return
     number = next((job[name] for name in ("begin", "step", "think") if name in job), None)
     if number not in _fights and not {"begin", "costly"} & job.keys():
-        yield {"fault": seat, "cause": "the process that played it has ended"}
+        yield {"fault": -1, "cause": "the process that played it has ended"}
         return
     try:
         yield _costly(job) if "costly" in job else _played(job, marked)
     except Exception as error:
+        mark(-1)
         if number in _fights and _fights[number].person is None:
             _fights.pop(number).running.close()
-        yield {"fault": seat, "cause": f"{type(error).__name__}: {one_line(error):.300}"}
+        yield {"fault": _seat, "cause": f"{type(error).__name__}: {one_line(error):.300}"}
 
 
 def _played(job: Mapping[str, Any], mark: Callable[[int], object]) -> dict[str, Any]:
@@ -117,9 +128,14 @@ def _begun(job: Mapping[str, Any], mark: Callable[[int], object]) -> _Live:
     mark(-1)
     viewer = viewer_of(settings.game)
     running = RunningFight(settings, fighters, job["seed"], job["deterministic"], mark, viewer=viewer)
-    if person is not None:
+    if person is not None and _is_plain(opponent.opponent):
         fighters[PERSON_SEAT].model = fighters[1].model  # what it thinks in the person's place, told afterwards
     return _Live(running, person, Digests(running.world), job)
+
+
+def _is_plain(opponent: Any) -> bool:
+    """Whether a fighter sees one frame and remembers nothing, so that it can be asked about a person's ticks."""
+    return tuple(getattr(opponent, "frame_ages", (0,))) == (0,) and not hasattr(opponent, "remembered")
 
 
 def _settings(job: Mapping[str, Any]) -> FightSettings:
@@ -178,8 +194,11 @@ def _after(live: _Live, person: PersonActions) -> dict[str, Any]:
     if drill := next((each for each in getattr(viewer, "drills", tuple)() if each.id == live.job.get("drill")), None):
         after["verdicts"] = to_plain(drill.judge(scenes, [*joint[:, PERSON_SEAT]], PERSON_SEAT))
     if live.job.get("consent") and ticks:
-        seen = {"observations": running.fighters[PERSON_SEAT].observations, "masks": np.stack(person.masks)}
-        after |= {name: _text(values.tobytes()) for name, values in seen.items()}
+        size = ticks * int(np.prod(contract.observation_shape)) * contract.observation_space.dtype.itemsize
+        if size <= MOST_SEEN:
+            seen = running.fighters[PERSON_SEAT].observations.astype(contract.observation_space.dtype, copy=False)
+            both = {"observations": seen, "masks": np.stack(person.masks)}
+            after |= {name: _text(zlib.compress(values.tobytes(), 1)) for name, values in both.items()}
     return after
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from sb3_pvp.arena.arena import Arena
-from sb3_pvp.arena.store import ACTIVE
+from sb3_pvp.arena.store import ACTIVE, GONE, Entrant
 from sb3_pvp.arena.table import ArenaMatch, ArenaStanding, matches_of
 from sb3_pvp.game import as_other_sees
 from sb3_pvp.players.league import Counts, Elo, MatchRecord, Player
@@ -149,7 +149,7 @@ class Figures:
     Attributes:
         arena: whose figures they are.
         table: of all players, best first.
-        entrants: players by name.
+        entrants: players by name; whom only imported matches know is one that is gone.
         matches: that count.
         fights: by the key of their match.
     """
@@ -157,7 +157,11 @@ class Figures:
     def __init__(self, arena: Arena) -> None:
         records = arena.records()
         self.arena, self.table, self.matches = arena, arena.table(), matches_of(records)
-        self.entrants = {each.name: each for each in arena.players}
+        self.entrants = {
+            str(player): Entrant(str(player), "unknown", "", "", "", "", state=GONE, admitted_at=match.finished_at)
+            for match in reversed(self.matches)
+            for player in (match.player_a, match.player_b)
+        } | {each.name: each for each in arena.players}
         self.fights = _grouped(records, lambda record: record.details.match if record.details else record.key)
 
     @property

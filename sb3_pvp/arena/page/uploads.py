@@ -16,8 +16,7 @@ from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page.guards import PageRefusal
 from sb3_pvp.arena.store import ACTIVE
 
-#: Bytes of a file that are taken from the network, and players of one owner that take part at the same time.
-MOST_BYTES, MOST_PLAYERS = 64 << 20, 20
+MOST_PLAYERS = 20  #: Of one owner that take part at the same time.
 _TOKENS = "tokens"
 _OWNER = re.compile(r"\w[\w.-]{0,39}")
 _FILE = re.compile(r"\w[\w.+@-]{0,79}\.(fighter|onnx)")

@@ -130,7 +130,7 @@ class RunningFight:
         fighters: both players; the first one acts.
         seed: of the fight and of the players' random numbers.
         deterministic: whether models take the most likely actions instead of sampling.
-        mark: called with the number of the seat whose player is about to act, and with -1 after it.
+        mark: called with the number of the seat whose player is about to act, and with -1 after it, unless it raises.
         taken: actions ``(T, 2, heads)`` that are taken, whatever the fighters decide.
         viewer: what makes scenes of the fight; without one, none are kept.
     """
@@ -184,10 +184,8 @@ class RunningFight:
         seen = {**frames, "action_mask": stacked["action_mask"][0]}
         own_seed = ((seat + 1) << 32) + self._seed  # different from the seed of the fight, and for each player
         self._mark(seat)
-        try:
-            self._decided[seat] = agent.act(seen, fights.action_masks(seat), self._deterministic, own_seed)
-        finally:
-            self._mark(-1)
+        self._decided[seat] = agent.act(seen, fights.action_masks(seat), self._deterministic, own_seed)
+        self._mark(-1)
 
     def step(self) -> None:
         """Plays a tick, and adds actions and rewards to the fighters."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64encode
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,21 +14,34 @@ import torch
 
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.page import live_worker
+from sb3_pvp.arena.page.live import FightProcess, person_fight
 from sb3_pvp.arena.page.live_fight import PERSON, PERSON_SEAT
 from sb3_pvp.matches.replay.record import KEPT
+from tests.players.opponent_models import random_model, saved
 
 TOLD = {"scene", "decisions", "rewards", "can", "why", "played"}
 
 
 @pytest.fixture
-def fights(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Plays in this process what a sandbox plays otherwise."""
-    challenge = Challenge(name="here", game="NhEnv").model_dump(mode="json")
+def worker_of() -> Any:
+    """Prepares for a game in this process, as a sandbox does otherwise."""
     threads = torch.get_num_threads()
-    live_worker.prepare({"challenge": challenge, "folder": ".", "nice": 0})
-    yield lambda job: next(live_worker.play(job, lambda number: None))
+
+    def prepare(game: str) -> None:
+        challenge = Challenge(name="here", game=game).model_dump(mode="json")
+        live_worker.prepare({"challenge": challenge, "folder": ".", "nice": 0})
+
+    yield prepare
     torch.set_num_threads(threads)
     live_worker._fights.clear()
+    live_worker._loaded.cache_clear()  # of this game
+
+
+@pytest.fixture
+def fights(worker_of: Any) -> Any:
+    """Plays in this process what a sandbox plays otherwise."""
+    worker_of("NhEnv")
+    return lambda job: next(live_worker.play(job, lambda number: None))
 
 
 def _other_seat_changed(world: Any, random: np.random.Generator) -> Any:
@@ -81,3 +98,63 @@ def test_a_fight_whose_process_has_ended_is_over_with_that_cause(fights: Any) ->
     lost = {"fault": -1, "cause": "the process that played it has ended"}
     assert fights({"step": "gone", "orders": []}) == fights({"think": "gone"}) == lost
     assert fights({"end": "gone"}) == {}
+
+
+def test_an_error_is_a_players_only_if_it_came_out_of_the_player(fights: Any) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("it")
+
+    players = [{"name": name, "kind": "script", "opponent": "noop"} for name in "ab"]
+    for who in (-1, 1):
+        fights({"begin": 0, "players": players, "seed": 1, "deterministic": False, "reset_params": None})
+        fights({"step": 0, "orders": []})
+        running: Any = live_worker._fights[0].running
+        running._fights.step = running._fights.step if who == 1 else fail
+        running.fighters[1].act = fail if who == 1 else running.fighters[1].act
+        assert fights({"step": 0, "orders": []}) == {"fault": who, "cause": "KeyError: 'it'"}
+
+
+@pytest.mark.parametrize("seen", [{"frame_ages": (0, 2)}, {"memory": {"kind": "gru"}}])
+def test_a_fighter_that_sees_or_remembers_more_than_a_person_says_nothing_about_its_ticks(
+    fights: Any, tmp_path: Path, seen: dict[str, Any]
+) -> None:
+    opponent = {"name": "it", "kind": "zip", "opponent": saved(random_model(0, **seen), tmp_path, "it")}
+    players = [{"name": "you", "kind": PERSON, "opponent": ""}, opponent]
+    start = {"seed": 1, "deterministic": False, "reset_params": None, "consent": True}
+    assert "fault" not in fights({"begin": 0, "players": players, **start})
+    fights({"step": 0, "orders": []})
+    mine = live_worker._fights[0].running.fighters[PERSON_SEAT]
+    after = fights({"end": 0})
+    assert "figures" in after and mine.model is None
+
+
+def test_what_a_person_has_seen_comes_in_parts_however_long_the_fight_is(
+    monkeypatch: pytest.MonkeyPatch, worker_of: Any
+) -> None:
+    worker_of("LaneClashPixels-v0")
+    monkeypatch.setattr(live_worker, "PART", 1000)
+    players = [
+        {"name": "you", "kind": PERSON, "opponent": ""},
+        {"name": "it", "kind": "script", "opponent": "noop"},
+    ]
+    start = {"seed": 1, "deterministic": False, "reset_params": None, "consent": True}
+    run: Any = lambda job: live_worker.play(job, lambda number: None)  # noqa: E731
+    for job in ({"begin": 0, "players": players, **start}, *2 * [{"step": 0, "orders": []}]):
+        assert "fault" not in (reply := next(run(job))), reply
+    seen = live_worker._fights[0].running.fighters[PERSON_SEAT].observations
+    replies = [*run({"end": 0})]
+    assert len(replies) > 5 and max(len(str(value)) for each in replies[1:] for value in each.values()) == 1000
+    process: Any = SimpleNamespace(sandbox=SimpleNamespace(run=lambda job: iter(replies)))
+    after = FightProcess._answer(process, {})
+    fight: Any = SimpleNamespace(
+        order=SimpleNamespace(person=SimpleNamespace(delay=0, randomness=0.0), second="it"),
+        header={"outcomes": ["lost", "won"], "seed": 1, "build": None},
+        events=[],
+        names=["you", "it"],
+    )
+    kept = person_fight(fight, after, Challenge(name="here", game="LaneClashPixels-v0"))
+    assert kept.observations is not None and kept.masks is not None
+    assert seen.any() and (kept.observations.reshape(seen.shape) == seen).all()
+    bomb = {**after, "masks": b64encode(zlib.compress(bytes(1 << 24))).decode()}
+    with pytest.raises(ValueError, match="reshape"):
+        person_fight(fight, bomb, Challenge(name="here", game="LaneClashPixels-v0"))

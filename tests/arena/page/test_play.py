@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import pytest
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import live_fight
 from sb3_pvp.arena.page.app import make_app
-from sb3_pvp.arena.page.live import MOST_OWN
+from sb3_pvp.arena.page.live import MOST_OWN, FightProcess, LiveFights, LiveOrder
+from sb3_pvp.arena.page.people import People
 from sb3_pvp.arena.replaying import recording_of, verify
 from sb3_pvp.policies.files.demonstrations import load_demonstrations
 
@@ -179,6 +181,24 @@ def test_nobody_takes_all_places(arena: Arena) -> None:
         assert client.post("/api/live", json=order).status_code == 201
 
 
+def test_fights_that_still_begin_have_a_place(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(*_: object) -> dict[str, Any]:
+        await asyncio.sleep(0.1)
+        return {"fault": -1, "cause": "it is a test"}
+
+    async def begin() -> list[Any]:
+        live, order = LiveFights(arena), LiveOrder(first="level-2", second="level-5", build=None)
+        both = []
+        for _ in range(2):
+            begins = [live.begin(order, address="here") for _ in range(MOST_OWN + 1)]
+            both += await asyncio.gather(*begins, return_exceptions=True)
+        return both
+
+    monkeypatch.setattr(FightProcess, "ask", ask)
+    statuses = [each.status_code for each in asyncio.run(begin())]
+    assert statuses.count(429) == 2, "one too many each time: who could not begin leaves the place to the next"
+
+
 @pytest.mark.parametrize(
     ("order", "said"),
     [
@@ -195,3 +215,11 @@ def test_nobody_takes_all_places(arena: Arena) -> None:
 def test_what_cannot_begin_is_said(client: Any, order: dict[str, Any], said: str) -> None:
     answer = client.post("/api/live", json=order)
     assert answer.status_code in (404, 409, 422) and said in answer.json()["error"]
+
+
+def test_nobody_loses_because_the_server_stops(arena: Arena) -> None:
+    with TestClient(make_app(arena, ["testserver"], guarded=False)) as client:
+        fight = begun(client, name="Eve", key=KEY)
+        found = client.app.state.page.live.find(fight["id"])
+    assert "Eve" not in {each.name for each in People(arena).ladder()}
+    assert found.events[-1]["text"] == "the server stops" and found.after["score"] == [0, 0]

@@ -232,7 +232,7 @@ function showAfter() {
   byId("again").textContent = after.is_decided ? "Again" : "Next fight";
   byId("again").hidden = key === null;
   byId("again").addEventListener("click", again);
-  const rows = after.figures.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
+  const rows = (after.figures || []).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   byId("figures").replaceChildren(...rows);
   if (after.refusal) byId("result").append(` It is not on the ladder: ${after.refusal}.`);
   if (after.verdicts) showVerdicts();
