@@ -35,15 +35,20 @@ from sb3_pvp.common.random_words import uniforms, words_from_seeds
 from sb3_pvp.common.user_modules import importing_here
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, frames_of, head_sizes_of, part_of
-from sb3_pvp.policies.files.description import Part
+from sb3_pvp.policies.files.description import (
+    MAX_ARGUMENT,
+    MAX_ENTRIES,
+    MAX_HEADS,
+    MAX_LAYERS,
+    MAX_NUMBERS,
+    Part,
+    refuse_large,
+)
 from sb3_pvp.policies.files.model_files import INFERENCE_OBJECTS, loading
 from sb3_pvp.policies.files.reading import ModelFile
 from sb3_pvp.policies.files.registry import Algorithm, objects_to_play
 from sb3_pvp.policies.networks import LEAST_ROWS_OF_LINEAR, filled
 
-#: The most of what takes time and memory whatever the weights are, as in `Description.check`; and the largest of any
-#: number in a size.
-_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS, _MAX_SIZE = 1 << 22, 1 << 8, 1 << 13, 1 << 10, 1 << 16
 #: How many networks have so many layers.
 _NETWORKS = {"layers": 6, "head_layers": 2, "prior_layers": 1, "posterior_layers": 1}
 
@@ -74,15 +79,13 @@ class PlainPolicy(BaseModel):
     def check(self, weights: Mapping[str, th.Tensor]) -> None:
         """Raises `ValueError` if it is too large, or needs more weights for rules than there are."""
         flat, layers = sum(self.head_sizes), {name: self.size.get(name, 0) for name in _NETWORKS}
-        for what, number, most in (
-            ("numbers in an observation", sum(prod(part.shape) for part in self.observation.values()), _MAX_NUMBERS),
-            ("heads", len(self.head_sizes), _MAX_HEADS),
-            ("entries of its heads", flat, _MAX_ENTRIES),
-            ("layers", sum(number * layers[name] for name, number in _NETWORKS.items()), _MAX_LAYERS),
-            ("of one thing in its size", max(self.size.values(), default=0), _MAX_SIZE),
-        ):
-            if number > most:
-                raise ValueError(f"its description is too large: it has more than {most} {what}")
+        refuse_large(
+            ("numbers in an observation", sum(prod(part.shape) for part in self.observation.values()), MAX_NUMBERS),
+            ("heads", len(self.head_sizes), MAX_HEADS),
+            ("entries of its heads", flat, MAX_ENTRIES),
+            ("layers", sum(number * layers[name] for name, number in _NETWORKS.items()), MAX_LAYERS),
+            ("of one thing in its size", max(self.size.values(), default=0), MAX_ARGUMENT),
+        )
         has_rules = self.is_fighter and len(self.head_sizes) > 1
         if has_rules and sum(part.numel() for part in weights.values()) < 2 * flat * flat:
             raise ValueError("its description needs more weights than there are in the file")

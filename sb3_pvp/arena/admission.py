@@ -20,9 +20,9 @@ from sb3_pvp.common.sandbox.sandbox import missing_walls
 from sb3_pvp.players.league import League, Player, player_of_file
 from sb3_pvp.players.league.league import LEAGUE, SETTINGS
 from sb3_pvp.players.opponents import WORLD_BOT
+from sb3_pvp.policies.files.reading import MOST_UNTRUSTED
 from sb3_pvp.policies.files.shipped import shipped_file
 
-MOST_BYTES = 64 << 20  #: Of a file that is not trusted.
 HUB = "hub:"  #: Prefix of a source on the hub, followed by tags with commas between them.
 _SUFFIXES = {".fighter": FIGHTER, ".onnx": ONNX, ".zip": ZIP}
 
@@ -89,8 +89,8 @@ def candidates(
         if file.suffix not in _SUFFIXES:
             raise ValueError(f"{file} is no model file: its name must end in {', '.join(_SUFFIXES)}")
         try:
-            if not trusted and (size := file.stat().st_size) > MOST_BYTES:
-                raise ValueError(f"it has {size:,} bytes: a player's file has at most {MOST_BYTES >> 20} MiB")
+            if not trusted and (size := file.stat().st_size) > MOST_UNTRUSTED:
+                raise ValueError(f"it has {size:,} bytes: a player's file has at most {MOST_UNTRUSTED >> 20} MiB")
             version = hash_of(file.read_bytes())
             name = _name_of(file, owner, version, {each.name for each in known})
         except ValueError as error:

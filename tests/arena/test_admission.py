@@ -178,7 +178,7 @@ def test_a_file_that_is_refused_is_not_kept_and_keeps_nobody_out(
     folder.mkdir()
     for name, size in {"a": 9, "b@1": 9, "c": 99}.items():
         (folder / f"{name}.onnx").write_bytes(b"x" * size)
-    monkeypatch.setattr(admission, "MOST_BYTES", 20)
+    monkeypatch.setattr(admission, "MOST_UNTRUSTED", 20)
     (read,) = [each for each in arena.add(str(folder)) if each.player == "a"]
     assert "cannot be loaded" in read.refusal and [each.name for each in arena.players] == ["a"]
     with pytest.raises(ValueError, match="its file is gone"):

@@ -21,7 +21,6 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from sb3_pvp.arena.admission import MOST_BYTES
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.page import standing_figures
 from sb3_pvp.arena.page.guards import PageGuard, PageRefusal
@@ -35,6 +34,7 @@ from sb3_pvp.arena.table import ArenaStanding
 from sb3_pvp.common.errors import Refusal, one_line
 from sb3_pvp.matches.replay.page import content_of
 from sb3_pvp.matches.replay.recording import TextScenes
+from sb3_pvp.policies.files.reading import MOST_UNTRUSTED
 
 #: Seconds for which nobody looks whether there are other figures.
 FRESH = 2.0
@@ -317,8 +317,8 @@ async def send(page: Page, request: Request, name: str, owner: Owner) -> Admitte
     content = bytearray()
     async for part in request.stream():
         content += part
-        if len(content) > MOST_BYTES:
-            raise PageRefusal(f"a player's file has at most {MOST_BYTES >> 20} MiB", 413)
+        if len(content) > MOST_UNTRUSTED:
+            raise PageRefusal(f"a player's file has at most {MOST_UNTRUSTED >> 20} MiB", 413)
     async with page.admitting:
         report = await asyncio.to_thread(upload, page.arena, owner, name, bytes(content))
     page.looked_at = -inf  # so that it is seen at once

@@ -51,7 +51,7 @@ _WEIGHT_BYTES = 4
 #: The most of what takes time and memory whatever the weights are: each number of an observation has limits, heads have
 #: tables of entries by entries, a layer that is only an activation has no weights, and a features extractor is made to
 #: see how many it has.
-_MAX_NUMBERS, _MAX_HEADS, _MAX_ENTRIES, _MAX_LAYERS, _MAX_ARGUMENT = 1 << 22, 1 << 8, 1 << 13, 1 << 10, 1 << 16
+MAX_NUMBERS, MAX_HEADS, MAX_ENTRIES, MAX_LAYERS, MAX_ARGUMENT = 1 << 22, 1 << 8, 1 << 13, 1 << 10, 1 << 16
 #: One limit for all entries or one per entry; ``None``: unlimited.
 Limits = float | None | tuple[float | None, ...]
 
@@ -187,19 +187,17 @@ class Description(BaseModel):
         """
         flat = sum(self.head_sizes)
         sizes = {key: prod(part.shape) for key, part in self.observation.items()}
-        for what, number, most in (
-            ("numbers in an observation", sum(sizes.values()), _MAX_NUMBERS),
-            ("heads", len(self.head_sizes), _MAX_HEADS),
-            ("entries of its heads", flat, _MAX_ENTRIES),
-            ("layers", len([*self._all_layers()]), _MAX_LAYERS),
+        refuse_large(
+            ("numbers in an observation", sum(sizes.values()), MAX_NUMBERS),
+            ("heads", len(self.head_sizes), MAX_HEADS),
+            ("entries of its heads", flat, MAX_ENTRIES),
+            ("layers", len([*self._all_layers()]), MAX_LAYERS),
             (
                 "in an argument of its features extractor",
                 max(map(abs, _numbers_in(self.features_extractor_kwargs)), default=0),
-                _MAX_ARGUMENT,
+                MAX_ARGUMENT,
             ),
-        ):
-            if number > most:
-                raise ValueError(f"its description is too large: it has more than {most} {what}")
+        )
         contradictions = {
             "its observation has no public part": not sizes.keys() - {PRIVILEGED, ACTION_MASK},
             f"its observation is no Dict, but has other parts than {OBSERVATION!r}": (
@@ -262,6 +260,13 @@ class Description(BaseModel):
             # Heads with hidden layers are as wide as the widest head.
             counted += _through(inputs, (*layers, Layer(size=max(self.head_sizes) if layers else size)))[1]
         return counted + (2 * flat * flat if len(self.head_sizes) > 1 else 0)  # the rules between heads
+
+
+def refuse_large(*counts: tuple[str, float, int]) -> None:
+    """Raises `ValueError` if a description has more of something than the most: its name, its number, and that."""
+    for what, number, most in counts:
+        if number > most:
+            raise ValueError(f"its description is too large: it has more than {most} {what}")
 
 
 def _numbers_in(value: JsonValue) -> Iterator[float]:

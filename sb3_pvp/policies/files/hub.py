@@ -19,15 +19,14 @@ from sb3_pvp.common.errors import Refusal, extra, one_line, refusals
 from sb3_pvp.policies.files.description import Description
 from sb3_pvp.policies.files.fighter_files import export_fighter, has_onnx
 from sb3_pvp.policies.files.model_files import load, steps_of
-from sb3_pvp.policies.files.reading import read
+from sb3_pvp.policies.files.reading import MOST_UNTRUSTED, read
 from sb3_pvp.policies.files.shipped import SUFFIX, CardScore, find_model
 
 with extra("hub", "push and pull"):
     from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData, constants, get_token, hf_hub_url
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-#: Bytes of a file that is downloaded unasked, as of uploads, and of one that somebody asked for.
-MOST_FOUND, MOST_PULLED = 64 << 20, 1 << 30
+MOST_PULLED = 1 << 30  #: Bytes of a file that somebody asked for.
 REPLAY = "replay.html"  #: Of a fight, beside the fighter.
 _CARD = Path(__file__).with_name("hub_card.md")
 _PLAIN = re.compile(r"\w[\w.+-]{0,199}")  #: Names of files that mean nothing else in any shell, page or folder.
@@ -171,7 +170,7 @@ def find_fighters(tags: Sequence[str], known: Collection[str]) -> Iterator[HubFi
         source = f"{repo_id}@{info.sha}"
         if len(fitting) == 1 and source not in known:
             with TemporaryDirectory() as folder, _hub_errors():
-                if _size(api, repo_id, fitting[0], info.sha) > MOST_FOUND:
+                if _size(api, repo_id, fitting[0], info.sha) > MOST_UNTRUSTED:
                     continue  # a refusal would keep the others out, whoever they are from
                 path = Path(api.hf_hub_download(repo_id, fitting[0], revision=info.sha, local_dir=folder))
                 yield HubFighter(repo_id, str(info.sha), path, source, tuple(info.tags or ()))

@@ -35,6 +35,7 @@ ABOUT, SAFE_WEIGHTS, PREDICTOR = "fighter.json", "policy.safetensors", "outcome_
 DATA, WEIGHTS, OPTIMIZER = "data", "policy.pth", "policy.optimizer.pth"  #: Entries of SB3's zips.
 AVERAGE = "average.pt"  #: Of zips of `PvpPPO`: averaged weights. With SB3's ending, MaskablePPO would refuse the file.
 _KNOWN = {ABOUT, SAFE_WEIGHTS, PREDICTOR, ACTOR, CRITIC}
+MOST_UNTRUSTED = 64 << 20  #: Bytes of a file that is taken from strangers.
 PICKLED = ":serialized:"  #: In `ModelFile.values`, the key of what SB3 has pickled.
 #: Bytes: of a real description, which has a few thousand; and of SB3's data where it is compressed.
 _MAX_ABOUT, _MAX_PACKED = 1 << 20, 1 << 24

@@ -14,7 +14,7 @@ def test_what_is_too_large_is_not_downloaded(hub: Hub, monkeypatch: pytest.Monke
     hub.add("eve/large", {"a.fighter": bytes(2000), "README.md": card})
     hub.add("ann/small", {"a.fighter": bytes(1000), "README.md": card})
     assert [each.repo_id for each in client.find_fighters(["open"], ())] == ["eve/large", "ann/small"]
-    for limit in ("MOST_FOUND", "MOST_PULLED"):
+    for limit in ("MOST_UNTRUSTED", "MOST_PULLED"):
         monkeypatch.setattr(client, limit, 1000)
     assert [each.repo_id for each in client.find_fighters(["open"], ())] == ["ann/small"]
     with pytest.raises(Refusal, match=r"^a\.fighter of eve/large has 2,000 bytes, and at most 1,000 are taken$"):
