@@ -64,9 +64,10 @@ class ArrayWorld:
         which = which[rows]
         self.ticks[which] += 1
         # By the fight's own generator, so that its bot does the same whoever plays beside it.
-        for index, seat in np.argwhere(self.bots[which]).tolist():
-            fight = which[index]
-            chosen[rows[index], seat] = self.contract.random_action(self.masks[fight, seat], self.random[fight])
+        for seat in np.flatnonzero(self.bots[which].any(axis=0)):
+            played = self.bots[which, seat]
+            generators = [self.random[fight] for fight in which[played]]
+            chosen[rows[played], seat] = self.contract.random_action(self.masks[which[played], seat], generators)
         self.play_fights(which, chosen[rows])
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:

@@ -54,6 +54,7 @@ _LEAST = {
 #: Help texts of rl-zoo3's options that behave differently with our environments.
 _HELP = {
     "eval_episodes": "Fights per evaluation (64 in an embedded world, else 5)",
+    "eval_freq": "Steps between evaluations, -1 for none (25,000; more where that were over 100 in an embedded world)",
     "n_eval_envs": "Environments for evaluation (one per fight in an embedded world, else 1)",
     "n_jobs": "Processes that run trials (one for each core)",
     "num_threads": "Threads for PyTorch; one is fastest as long as no layer is wider than 256",
@@ -313,7 +314,8 @@ def _training_parser() -> ArgumentParser:
     reserved = "CPUs that Ray reserves for each of them."
     add("--num-cpus-per-actor", type=float, default=CPUS_PER_ACTOR, metavar="N", help=reserved)
     add_options(parser)
-    parser.set_defaults(eval_episodes=None, n_eval_envs=None)  # the manager sets them depending on their cost
+    # The manager sets these depending on their cost.
+    parser.set_defaults(eval_freq=None, eval_episodes=None, n_eval_envs=None)
     for action in parser._actions:
         action.help = _HELP.get(action.dest, action.help)
     return parser

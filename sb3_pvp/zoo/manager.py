@@ -90,6 +90,9 @@ from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 _EVALUATION = 64, 64
 #: The same where every environment needs a process or a server connection, as in rl-zoo3.
 _COSTLY_EVALUATION = 5, 1
+#: Default steps between evaluations, as in rl-zoo3, and most evaluations of a run in an embedded world: where fights
+#: are long, 64 have as many steps as all training in between.
+_EVAL_FREQ, _MOST_EVALUATIONS = 25_000, 100
 #: Arguments of rl-zoo3's experiment manager that are options of another name.
 _OPTIONS = {
     "env_id": "env",
@@ -165,6 +168,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
             fights, num_parallel = _COSTLY_EVALUATION
+            eval_freq = _EVAL_FREQ
             if self._is_ours:
                 check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
                 if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
@@ -172,9 +176,11 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 played = self._complete(self._eval_env_kwargs_args or hyperparams.get("env_kwargs"))
                 if self.vec_env_class is not WorkerVecEnv and played.get("world", "sim") == "sim":
                     fights, num_parallel = _EVALUATION
+                    eval_freq = max(eval_freq, self._steps_of(saved) // _MOST_EVALUATIONS)
                     if issubclass(ALGOS[self.algo], PvpPPO) and not self.optimize_hyperparameters:
                         hyperparams.setdefault("actors", AUTO_ACTORS)
         sys.stderr.write(self._warning)
+        self.eval_freq = eval_freq if self.eval_freq is None else self.eval_freq
         self.n_eval_episodes = self.n_eval_episodes or fights
         self.n_eval_envs = self.n_eval_envs or min(num_parallel, self.n_eval_episodes)
         if self._resume:
@@ -201,9 +207,15 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
 
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
-        n_timesteps = self.n_timesteps if self.n_timesteps > 0 else int(saved_hyperparams["n_timesteps"])
         config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
-        given = wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent
+        given = (
+            wanted,
+            Path(self.log_path),
+            self.env_name,
+            config,
+            self._steps_of(saved_hyperparams),
+            self.trained_agent,
+        )
         run = choose_run(*given, may_differ=getattr(self.args, "changed", False))
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
@@ -213,6 +225,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         self._stopped_run = run
         self.save_path, self.params_path = str(run.folder), str(run.folder / self.env_name)
         self.trained_agent, self.continue_training = str(run.checkpoint), True
+
+    def _steps_of(self, hyperparams: dict[str, Any]) -> int:
+        return self.n_timesteps if self.n_timesteps > 0 else int(hyperparams["n_timesteps"])
 
     @staticmethod
     def _preprocess_schedules(hyperparams: dict[str, Any]) -> dict[str, Any]:

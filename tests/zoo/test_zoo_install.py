@@ -91,6 +91,22 @@ def test_evaluation_respects_masks_where_the_algorithm_knows_them(tmp_path: Path
     assert exp_manager.EvalCallback is EvalCallback
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"n_timesteps": 400_000, "eval_freq": None}, 25_000),
+        ({"n_timesteps": 30_000_000, "eval_freq": None}, 300_000),
+        ({"n_timesteps": 30_000_000, "eval_freq": 0}, 0),
+        ({"n_timesteps": 30_000_000}, 10_000),  # the default of rl-zoo3's manager
+        ({"n_timesteps": 30_000_000, "eval_freq": None, "env_id": "CartPole-v1", "algo": "ppo"}, 25_000),
+    ],
+)
+def test_evaluations_do_not_take_longer_than_training(tmp_path: Path, given: dict[str, Any], expected: int) -> None:
+    experiment = manager(tmp_path, verbose=0, **given)
+    experiment.read_hyperparameters()
+    assert experiment.eval_freq == expected
+
+
 def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:
     settings = {"n_timesteps": 1, "env_kwargs": {"opponent": "noop"}}
     experiment = manager(tmp_path, verbose=0)

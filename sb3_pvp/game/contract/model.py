@@ -219,18 +219,24 @@ class Contract:
             raise ContractError(f"a choice is out of range: the heads of {self.name} have sizes {self.head_sizes}")
         return self._allowed(mask, choices.astype(np.int64))
 
-    def random_action(self, flat_mask: ArrayLike, rng: np.random.Generator) -> NDArray[Any]:
-        """Samples an action per mask ``(..., num_heads)``, each head uniformly from its `conditional_mask`."""
+    def random_action(
+        self, flat_mask: ArrayLike, rng: np.random.Generator | Sequence[np.random.Generator]
+    ) -> NDArray[Any]:
+        """Samples an action per mask ``(..., num_heads)``, each head uniformly from its `conditional_mask`.
+
+        ``rng`` is a generator, or one for each of the masks ``(N, num_flat_actions)``: then an action does not depend
+        on which others are sampled beside it.
+        """
         mask = self._checked_mask(flat_mask)
         action = np.zeros((*mask.shape[:-1], self.num_heads), dtype=np.int64)
         for head in range(self.num_heads):
             allowed = self._allowed(mask, action[..., :head])
             # Not the product of independent draws: what is allowed in a head depends on the draws before it.
             # -1 for forbidden entries, because `random` may return 0.0 for an allowed one.
-            action[..., head] = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=-1)
+            action[..., head] = np.where(allowed, _uniform(rng, allowed.shape), -1.0).argmax(axis=-1)
         if self.numbers.size:
             action = action.astype(np.float32)
-            action[..., self.numbers] = rng.uniform(-1, 1, (*mask.shape[:-1], len(self.numbers)))
+            action[..., self.numbers] = 2 * _uniform(rng, (*mask.shape[:-1], len(self.numbers))) - 1
         return action
 
     @cached_property
@@ -293,6 +299,12 @@ class Contract:
         if name not in self._positions[kind]:
             raise unknown_name(kind, name, self._positions[kind], ContractError)
         return self._positions[kind][name]
+
+
+def _uniform(rng: np.random.Generator | Sequence[np.random.Generator], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    if isinstance(rng, np.random.Generator):
+        return rng.random(shape)
+    return np.array([each.random(shape[-1]) for each in rng]).reshape(shape)
 
 
 def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:

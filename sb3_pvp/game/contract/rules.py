@@ -28,21 +28,20 @@ class DependencyTables:
 
     def satisfied(self, chosen: Booleans) -> Booleans:
         """Returns which entries the rules allow, given those ``chosen``; both bool ``(..., num_flat_actions)``."""
-        allowed, ruled = np.ones(np.shape(chosen), np.bool_), self._ruled
+        allowed = np.ones(np.shape(chosen), np.bool_)
+        ruled, (of_all, of_any, of_none) = self._of_ruled
         if ruled.size:  # few entries have rules, and in games of thousands of them none
-            counts = np.asarray(chosen, dtype=np.int64)  # a product of bools would not count
-            of_all, of_any, of_none = (
-                table[ruled] for table in (self.require_all, self.require_any, self.require_none)
-            )
-            has_all = counts @ of_all.T == of_all.sum(axis=1)
-            has_any = (counts @ of_any.T > 0) | ~of_any.any(axis=1)
-            allowed[..., ruled] = has_all & has_any & (counts @ of_none.T == 0)
+            counts = np.asarray(chosen, dtype=np.float32)  # a product of bools would not count, one of ints is slow
+            has_all = counts @ of_all == of_all.sum(axis=0)
+            has_any = (counts @ of_any > 0) | ~of_any.any(axis=0)
+            allowed[..., ruled] = has_all & has_any & (counts @ of_none == 0)
         return allowed
 
     @cached_property
-    def _ruled(self) -> NDArray[np.int64]:
+    def _of_ruled(self) -> tuple[NDArray[np.int64], tuple[NDArray[np.float32], ...]]:
         tables = (self.require_all, self.require_any, self.require_none)
-        return np.flatnonzero(np.any([table.any(axis=1) for table in tables], axis=0))
+        ruled = np.flatnonzero(np.any([table.any(axis=1) for table in tables], axis=0))
+        return ruled, tuple(np.ascontiguousarray(table[ruled].T, dtype=np.float32) for table in tables)
 
 
 def compile_dependencies(heads: Sequence[Head]) -> DependencyTables:

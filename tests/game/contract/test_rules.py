@@ -58,6 +58,16 @@ def test_a_head_is_never_left_without_a_choice(drawn: tuple[Contract, np.ndarray
     assert not actions.any(), "an empty mask falls back to choice 0 everywhere"
 
 
+@given(contracts_with_masks(), st.integers(0, 100))
+def test_a_random_action_of_an_own_generator_is_the_same_in_every_batch(
+    drawn: tuple[Contract, np.ndarray], seed: int
+) -> None:
+    contract, masks = drawn
+    together = contract.random_action(masks, [np.random.default_rng(seed + row) for row in range(len(masks))])
+    alone = [contract.random_action(mask, np.random.default_rng(seed + row)) for row, mask in enumerate(masks)]
+    np.testing.assert_array_equal(together, alone)
+
+
 def test_random_actions_reach_every_legal_action() -> None:
     free, tied = SubAction("free", ""), SubAction("tied", "", require_all=("second",))
     heads = (Head("a", "", (SubAction("first", ""), SubAction("second", ""))), Head("b", "", (free, tied)))

@@ -19,6 +19,7 @@ from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.grid_actions import GridActionWrapper
 from sb3_pvp.games.lanes import LANES
 from sb3_pvp.games.lanes.pixels import ground
+from sb3_pvp.matches.evaluation import evaluate_model
 
 _ROWS, _KEEP_EVERY = 64, 20  #: Battles at once, and rollouts from one file to the next.
 _SECONDS, _ENDLESS = 0.5, 10**12  #: Of a decision; steps, since the budget ends a run.
@@ -126,25 +127,14 @@ def _run(
     env.close()
     model, test = PvpPPO.load(file, device="cpu"), PvpVecEnv(_ROWS, **arguments, seed=10**6)
     steps = int(model.num_timesteps)
-    run = {**asked, "win_rate": _win_rate(model, test, battles), "env_steps": steps}
+    torch.manual_seed(0)
+    score = evaluate_model(model, test, battles, deterministic=False)
+    run = {**asked, "wins": score.wins, "losses": score.losses, "ties": score.ties, "env_steps": steps}
+    run["win_rate"] = (score.wins + score.ties / 2) / battles
     run |= {"hours_of_play": steps * _SECONDS / 3600, "cpu_minutes": model.spent / 60}
     test.close()
     write_atomically(kept, json.dumps(run))
     return run
-
-
-def _win_rate(model: Any, env: PvpVecEnv, battles: int) -> float:
-    """Returns the share of battles that a model wins, a draw as a half, with sampled actions."""
-    torch.manual_seed(0)
-    seen: Any = env.reset()
-    points, over = 0.0, 0
-    while over < battles:
-        actions, _ = model.predict(seen, deterministic=False)
-        seen, _, dones, infos = env.step(actions)
-        for row in np.flatnonzero(dones)[: battles - over].tolist():
-            over += 1
-            points += {"won": 1.0, "lost": 0.0}.get(infos[row]["outcome"], 0.5)
-    return points / battles
 
 
 def draw_grids(path: Path, rows: Sequence[Row], opponent: str) -> None:
