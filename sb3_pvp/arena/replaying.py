@@ -18,7 +18,8 @@ from sb3_pvp.arena.playing import MatchFight
 from sb3_pvp.arena.referee import Digests, unpacked
 from sb3_pvp.arena.store import Entrant
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import Outcome, World, as_other_sees
+from sb3_pvp.game import World, as_other_sees
+from sb3_pvp.game.world import result_of
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.players.league import MatchRecord, Player
 from sb3_pvp.players.opponents import WORLD_BOT
@@ -63,8 +64,8 @@ def verify(arena: Arena, match: str | MatchRecord, decisions: bool = True) -> li
     for record in records:
         assert record.details is not None
         *_, (world, digests) = _worlds(arena, record)
-        outcome = Outcome(int(world.outcome[0, record.details.seat])).name.lower()
-        expected = "running" if record.details.cause == TICK_LIMIT else record.outcome
+        outcome = result_of(*world.outcome[0, :: 1 if record.details.seat == 0 else -1].tolist())
+        expected = "timeout" if record.details.cause == TICK_LIMIT else record.outcome
         # Who is at fault has lost, whatever the game says.
         same = record.details.at_fault is not None or record.details.cause not in (None, TICK_LIMIT)
         is_same = digests.of(0) == record.details.digest or not record.details.actions

@@ -91,6 +91,11 @@ class RolloutCallback(PvpCallback):
             self._kept.append((map_parts(self.model._last_obs, np.copy), self.locals["actions"]))
         return super()._on_step()
 
+    def on_rollout_end(self) -> None:
+        """Leaves out a rollout that a file of its last step was resumed in: nothing of it is left to look at."""
+        if self._kept or hasattr(self.model, "rollout_buffer"):
+            super().on_rollout_end()
+
     def _rollout(self, whole: bool = False) -> Any:
         """Returns SB3's buffer, or a `KeptRollout`; ``whole``: also the rows of actors that were lost."""
         if hasattr(self.model, "rollout_buffer"):

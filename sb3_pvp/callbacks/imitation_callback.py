@@ -73,7 +73,7 @@ class ImitationCallback(PvpCallback):
                 f"Cloned {cloned.learned} fights: {cloned.after.explained:.1%} of {cloned.held_out} others is foretold"
             )
         if model.magnet is None and (model.magnet_coef or "magnet_coef" in model.schedules):
-            path = path_in_run(model, None, CLONE)
+            path = path_in_run(model, None, CLONE).absolute()
             model.save(path)
             model.magnet = str(path)
             model.pull = make_magnet(model.magnet, model.policy, model.average)

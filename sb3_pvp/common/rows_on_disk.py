@@ -123,7 +123,8 @@ class RowsOnDisk:
         journals = {number: path for number, path in self._journals().items() if number >= mark}
         if [*journals] != [*range(mark, mark + len(journals))] or not journals:
             raise ValueError(
-                f"{self.folder} has no journal from mark {mark} on: it is damaged, or of a later checkpoint"
+                f"{self.folder} has no journal from mark {mark} on: it is damaged, of a later checkpoint, or of an "
+                "earlier checkpoint than the replay goes back to: resume a newer one"
             )
         if len(self.rows) < num_rows:
             raise ValueError(f"{self.folder} is damaged: it has {len(self.rows)} of {num_rows} rows")

@@ -118,8 +118,8 @@ class PvpEnv(FightInterface, gym.Env[Any, NDArray[np.int64]]):  # type: ignore[m
                 options of the game's world.
 
         Returns:
-            The observation, and ``info`` with ``opponent``, ``build`` (if the game has builds) and ``seed`` (``None``
-            if the fight continues the random stream of the previous one).
+            The observation, and ``info`` with ``opponent``, ``build`` (if the game has builds) and ``seed`` (not if the
+            fight continues the random stream of the previous one).
         """
         # `DummyVecEnv` calls reset() without arguments inside its step: the end of the fight must stay renderable then.
         seed, is_automatic = check_seed(seed), seed is None and not options

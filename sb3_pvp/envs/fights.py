@@ -152,6 +152,10 @@ class Fights:
         self.tick = Transition(report, self.tick.report, self.length > 0, outcome)
         # Rewards are of the learner's side: reports and outcomes were turned to the seat of each row above.
         self.components = np.ascontiguousarray(self._rewards.compute(self.tick, self._weights), np.float32)
+        # The compiled sums check nothing: they would write what is too much behind the end of an array.
+        if self.components.shape != (expected := self.episode_components.shape):
+            whose = type(self._rewards).__name__
+            raise ValueError(f"{whose} must give one row for each of its terms {expected}, got {self.components.shape}")
         self._add_tick(self.components, outcome, self._max_ticks, self._episodes)
         over = self.terminated | self.truncated
         if (joining := self._joining).size:
@@ -197,7 +201,10 @@ class Fights:
     def reset_info(self, fight: int) -> dict[str, Any]:
         """Returns the ``info`` of the start of an episode, see `PvpEnv.reset`."""
         number = int(self._seats.fight[fight])
-        info: dict[str, Any] = {"opponent": self.opponents.current[fight].name, "seed": self._seeds[number]}
+        info: dict[str, Any] = {"opponent": self.opponents.current[fight].name}
+        # Not there rather than ``None``: of several rows Gymnasium makes one array of integers.
+        if (seed := self._seeds[number]) is not None:
+            info["seed"] = seed
         # Not ``isinstance(world, Grouped)``: checks against a protocol are slow, and `PvpEnv` calls this in every step.
         if (build_name := getattr(self.world, "build_name", None)) is not None:
             info["build"] = build_name(number)
@@ -261,9 +268,9 @@ class Fights:
             snapshots.check_arrays(owner, state.get(name, {}), names)
         # All that can fail comes first: snapshot arrays of another shape, opponents whose file is gone.
         loaded = [self.opponents.restored(each) for each in state["opponents"]["rivals"]]
-        self.take_seat(state.get("seat", 0))  # earlier versions did not know of another one
-        # The world first, since seats and observations are views of it.
+        # The world first, since it may refuse its part, and seats and observations are views of it.
         self.world.set_state(state["world"])  # type: ignore[attr-defined]
+        self.take_seat(state.get("seat", 0))  # earlier versions did not know of another one
         self.opponents.set_state(state["opponents"], loaded)
         self._seeds, self._unused_seeds = list(state["starts"]["seeds"]), dict(state["starts"]["unused"])
         self._assign_seats()

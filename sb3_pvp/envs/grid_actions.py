@@ -39,7 +39,7 @@ class GridActionWrapper(Game):
         game: the game, as for `sb3_pvp.game.find_game`.
         tile: tiles of a side of a cell.
 
-    Raises `ValueError` for a game without two position heads.
+    Raises `ValueError` for a game without two position heads, and for one of teams or that asks for numbers.
     """
 
     def __init__(self, game: GameLike, tile: int) -> None:
@@ -51,6 +51,8 @@ class GridActionWrapper(Game):
                 f"a grid needs two heads whose choices end in their place, such as row_12: {inner.name} has "
                 f"{len(self.positions)}"
             )
+        if inner.agents or inner.numbers.size:
+            raise ValueError(f"a grid is for single fighters who choose, not for the teams or numbers of {inner.name}")
         self.name = f"{self.fine.name}-tile{tile}"
         self.cells = {number: _cells(inner.heads[number], tile) for number in self.positions}
         self.contract = self._coarse()

@@ -93,7 +93,7 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
     ``render_mode`` see `PvpEnv`; ``settings`` are the fields of `FightSettings`, without ``opponent``.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {**FightInterface.metadata, "name": "nh_v0", "is_parallelizable": True}
+    metadata: ClassVar[dict[str, Any]] = {**FightInterface.metadata, "is_parallelizable": True}
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
         if "opponent" in settings:
@@ -102,14 +102,13 @@ class PvpParallelEnv(ParallelEnv[str, Observation, NDArray[np.int64]]):  # type:
         self.settings = FightSettings.from_arguments(HOME_GAME, "render_mode", opponent=SELF_PLAY, **settings)
         self.fights = Fights(NUM_SEATS, self.settings)
         self.contract = self.fights.contract
+        self.metadata = {**self.metadata, "name": self.settings.game.name}  # type: ignore[misc]
         self._players = {each.name: each for each in _players(self.contract)}
         self.possible_agents = list(self._players)
         self.agents: list[str] = []
         frames = len(self.settings.frame_ages)
         self.observation_spaces = {
-            each.name: observation_space(each.contract, frames)
-            if self.contract.agents
-            else self.fights.observation_space
+            each.name: observation_space(each.contract, frames, not self.contract.agents)
             for each in self._players.values()
         }
         self.action_spaces: dict[str, FlatMaskMultiDiscrete | FlatMaskBox] = {

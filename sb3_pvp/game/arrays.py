@@ -52,7 +52,7 @@ class ArrayWorld:
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
             self.outcome[fight], self.ticks[fight] = Outcome.RUNNING, 0
-            self.bots[fight] = [each is not None for each in given.get("bots") or (None, None)]
+            self.bots[fight] = [each is not None for each in given["bots"]]
             self.begin(fight, given)
 
     def step(self, actions: ArrayLike, fights: ArrayLike | None = None) -> None:
@@ -61,14 +61,14 @@ class ArrayWorld:
         chosen = joint_actions(actions, len(which), self.contract)
         # A finished fight keeps everything as it was, so that its end can be read until it is reset.
         rows = np.flatnonzero(~self.outcome[which].any(axis=1))
-        which = which[rows]
+        which, chosen = which[rows], chosen[rows]  # a copy: the caller's actions stay as they are
         self.ticks[which] += 1
         # By the fight's own generator, so that its bot does the same whoever plays beside it.
         for seat in np.flatnonzero(self.bots[which].any(axis=0)):
             played = self.bots[which, seat]
             generators = [self.random[fight] for fight in which[played]]
-            chosen[rows[played], seat] = self.contract.random_action(self.masks[which[played], seat], generators)
-        self.play_fights(which, chosen[rows])
+            chosen[played, seat] = self.contract.random_action(self.masks[which[played], seat], generators)
+        self.play_fights(which, chosen)
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up a fight: writes its first observations and masks. ``options`` are those of `reset`."""
@@ -137,8 +137,10 @@ def _options_by_fight(
         raise ValueError(f"{len(listed)} mappings of options were given for {len(which)} fights")
     for number, (fight, each) in enumerate(zip(which, listed, strict=True)):
         require_all_known("reset option", each, ("seed", "bots", *known))
-        seed = check_seed(each.get("seed"))
-        yield fight, {**each, "seed": seed + number if shared and seed is not None else seed}
+        seed, bots = check_seed(each.get("seed")), each.get("bots") or (None,) * NUM_SEATS
+        if not isinstance(bots, tuple | list) or len(bots) != NUM_SEATS:
+            raise ValueError(f"bots must be a pair, a name or None for each seat, not {bots!r}")
+        yield fight, {**each, "bots": bots, "seed": seed + number if shared and seed is not None else seed}
 
 
 def _identity(world: ArrayWorld) -> dict[str, Any]:

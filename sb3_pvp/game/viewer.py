@@ -131,7 +131,10 @@ class Viewer(Protocol):
         """Returns a scene as text for a terminal, with or without ANSI colors."""
 
     def picture(self, scene: Any) -> NDArray[np.uint8]:
-        """Returns a scene as an RGB image, uint8 ``(height, width, 3)``."""
+        """Returns a scene as an RGB image, uint8 ``(height, width, 3)``; `ValueError` if the viewer draws none."""
+        raise ValueError(
+            f"{type(self).__name__} draws no pictures: give it picture(), or use render_mode='ansi' for text"
+        )
 
 
 #: Keys that choices without better ones get, in their order; further choices have none.
@@ -206,6 +209,11 @@ class PlainViewer:
     def picture(self, scene: PlainScene) -> NDArray[np.uint8]:
         """Raises `ValueError`: a contract has no picture."""
         raise ValueError(f"{self.contract.name} has no pictures: its game has no viewer (`sb3_pvp.game.Viewer`)")
+
+
+def draws_pictures(viewer: Any) -> bool:
+    """Returns whether a viewer has a `Viewer.picture` of its own."""
+    return getattr(type(viewer), "picture", Viewer.picture) not in (Viewer.picture, PlainViewer.picture)
 
 
 live_scene = to_plain  #: Returns a scene as plain JSON values, as it is sent to a page every tick.

@@ -35,6 +35,17 @@ def as_other_sees(outcome: str) -> str:
     return {"won": "lost", "lost": "won"}.get(outcome, outcome)
 
 
+def result_of(first: int, second: int) -> str:
+    """Returns the result of a fight that is over, by the `Outcome` numbers of both seats, as the first one sees it.
+
+    A fight that still runs has come to a limit: ``"timeout"``. One that both have won, in games where both may die at
+    the same time, is a tie.
+    """
+    if first == Outcome.RUNNING:
+        return "timeout"
+    return Outcome.TIED.name.lower() if first == second == Outcome.WON else Outcome(first).name.lower()
+
+
 class DesyncReason(IntEnum):
     """The cause of an `Outcome.DESYNC`."""
 

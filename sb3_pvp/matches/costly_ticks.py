@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,11 @@ def costly_ticks(
         max_ticks: length of a fight, from its start, at which it is given up as a tie; by default the settings' limit.
         progress: called with the share that is done, up to 1.
 
-    Raises `ValueError` as `second_opinion` does, and for worlds without ``reseed``, such as servers.
+    Raises `ValueError` as `second_opinion` does, for games that ask for numbers, and for worlds without ``reseed``,
+    such as servers.
     """
+    if settings.world_contract.numbers.size:
+        raise ValueError(f"costly ticks are choices, but {settings.world_contract.name} asks for numbers")
     most, continuations = POSITIVE.read("most", most), POSITIVE.read("continuations", continuations)
     limit = (settings.max_episode_ticks or np.inf) if max_ticks is None else POSITIVE.read("max_ticks", max_ticks)
     taken = check_actions(actions, settings.world_contract, *np.shape(actions)[:1], NUM_SEATS)
@@ -131,7 +135,7 @@ class _Replays:
         self._world, self._start, self._taken, self._asked = world, start, taken, np.arange(world.num_fights)
         self._actions = np.zeros((len(self._asked), *taken.shape[1:]), np.int64)
         seats = [seat for seat, bot in enumerate(start["bots"]) if bot is None]
-        self._pools = {seat: OpponentPool(world, choice, game, seat, self._ask) for seat in seats}
+        self._pools = {seat: OpponentPool(world, choice, game, seat, partial(self._ask, seat)) for seat in seats}
 
     def costs(
         self, begins: Any, seeds: Any, seat: int, options: NDArray[np.int64], limit: float
@@ -161,12 +165,14 @@ class _Replays:
         for seat, pool in self._pools.items():
             pool.begin(rows, [seed + (FIRST_SEAT, 0)[seat] for seed in seeds])
 
-    def _ask(self, predict: Any, members: Members, frames: Any, states: NDArray[Any], *flags: Any) -> Any:
+    def _ask(self, seat: int, predict: Any, members: Members, frames: Any, states: NDArray[Any], *flags: Any) -> Any:
         """Asks the fighter where it decides; one that has more than random words, a memory, has to see all."""
         rows = self._asked if states.dtype == np.uint64 and states.ndim == 1 else np.arange(len(states))
         actions = np.zeros_like(self._actions[:, 0])
         if rows.size:
             own = states[rows], *(each[rows] for each in flags)
-            actions[rows], after = ask_opponents(predict, [(members[0][0], rows)], [frames[0][rows]], *own)
+            if hasattr(opponent := members[0][0], "watch"):
+                opponent.watch(self._world, rows, seat)
+            actions[rows], after = ask_opponents(predict, [(opponent, rows)], [frames[0][rows]], *own)
             states[rows] = states[rows] if after is None else after
         return actions, states

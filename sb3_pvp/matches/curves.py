@@ -88,7 +88,10 @@ def find_runs(sources: Iterable[str]) -> list[Run]:
     """
     runs: dict[Path, Run] = {}
     for source in sources:
-        label, _, folder = source.rpartition("=")
+        # Names of folders, such as ``lr=0.1``, may have the sign as well: what is there counts.
+        folders = [source, *(source[sign.end() :] for sign in re.finditer("=", source))]
+        folder = next((each for each in folders if Path(each).exists()), folders[-1])
+        label = source.removesuffix(folder).removesuffix("=")
         # The folder is a run, an algorithm's folder or a log folder: the first level with runs counts.
         depths = (Path(folder).glob("*/" * depth + CONFIG) for depth in (1, 2, 3))
         found = next(filter(None, ({path.parent.parent for path in paths} for paths in depths)), None)

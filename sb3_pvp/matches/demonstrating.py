@@ -17,7 +17,7 @@ from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import Game, SeenFight, game_reference
-from sb3_pvp.matches.evaluation import SCORE_FIELDS, shares_of_rows
+from sb3_pvp.matches.evaluation import FIRST_SEAT, SCORE_FIELDS, shares_of_rows
 from sb3_pvp.matches.replay.recording import Recording, load_fight
 from sb3_pvp.matches.scoring import trained_start
 from sb3_pvp.players.opponents import SELF_PLAY, WORLD_BOT, OpponentLike, is_path, make_opponent, opponent_name
@@ -58,9 +58,10 @@ def gather(
         fights: that are watched of each fighter, against ``opponent``, with the seed ``seed``.
         progress: called with 1 after each fight.
 
-    Raises `ValueError` and `FileNotFoundError` for a fighter that there is none of, and `ValueError` with all reasons
-    if nothing can be used.
+    Raises `ValueError` and `FileNotFoundError` for a fighter that there is none of, and `ValueError` for a game that
+    asks for numbers, and with all reasons if nothing can be used.
     """
+    _check_choices(game)
     good: list[Demonstration] = []
     refused: list[str] = []
     for source in sources:
@@ -124,8 +125,10 @@ def demonstrate(
         deterministic: whether it takes the most likely actions.
         settings: others of `FightSettings`.
 
-    Raises `ValueError` if there is no such fighter, or it does not act in this game; `FileNotFoundError`.
+    Raises `ValueError` if there is no such fighter, it does not act in this game, or the game asks for numbers;
+    `FileNotFoundError`.
     """
+    _check_choices(game)
     acting = make_opponent(fighter, game.contract, game)
     if acting is None:
         raise ValueError(f"nobody knows what {fighter} sees: name a fighter or a script")
@@ -136,13 +139,20 @@ def demonstrate(
     with closing(PvpVecEnv(rows, opponent, seed=seed, game=game, frame_ages=ages, **settings)) as env:
         left, name = shares_of_rows(fights, rows), opponent_name(opponent)
         seen: Any = env.reset()
-        state: Any = acting.initial_state([seed + row for row in range(rows)])
+        # Other streams than those of an opponent with the same seed, or a fighter against itself would be its mirror.
+        state: Any = acting.initial_state([seed + row + FIRST_SEAT for row in range(rows)])
         starts = np.ones(rows, bool)
         ticks: list[list[tuple[Any, ...]]] = [[] for _ in range(rows)]
         while any(left):
-            masks, frames = env.action_masks(), seen["observation"]
-            actions, state = acting.predict(frames_for(acting, frames), state, starts, deterministic, masks)
-            for row, tick in enumerate(zip(frames[:, 0], masks, actions, strict=True)):
+            # An array comes in its shape, perhaps as bytes; whoever acts takes vectors of floats, as opponents do.
+            masks, frames = env.action_masks(), seen["observation"].reshape(rows, len(ages), -1)
+            frames = frames.astype(np.float32, copy=False)
+            if hasattr(acting, "watch"):
+                env.fights.show_to(acting)
+            actions, following = acting.predict(frames_for(acting, frames), state, starts, deterministic, masks)
+            state = state if following is None else following
+            newest = frames[:, 0].reshape(rows, *game.contract.observation_shape)
+            for row, tick in enumerate(zip(newest, masks, actions, strict=True)):
                 ticks[row].append(tuple(map(np.copy, tick)))
             seen, _, starts, infos = env.step(actions)
             for row in np.flatnonzero(starts).tolist():
@@ -175,13 +185,19 @@ def answers(acting: Opponent, fights: Sequence[Demonstration], seed: int = 0) ->
             np.stack([getattr(each, name)[own] for each, own in zip(fights, at, strict=True)])
             for name in ("observations", "masks")
         )
-        given = frames_for(acting, seen[:, np.newaxis])
-        actions, state = acting.predict(given, state, starts, False, masks)
+        given = frames_for(acting, seen.reshape(len(fights), 1, -1))
+        actions, following = acting.predict(given, state, starts, False, masks)
+        state = state if following is None else following
         for row, each in enumerate(fights):
             if tick < len(each.actions):
                 chosen[row][tick] = actions[row]
         starts = np.zeros(len(fights), bool)
     return [replace(each, actions=own) for each, own in zip(fights, chosen, strict=True)]
+
+
+def _check_choices(game: Game) -> None:
+    if game.contract.numbers.size:
+        raise ValueError(f"demonstrations are of choices, but {game.name} asks for numbers")
 
 
 def _is_file_of_fights(path: Path, game: Game) -> bool:
@@ -234,7 +250,8 @@ def _seen_in(recording: Recording, game: Game) -> list[SeenFight]:
             if (fights.terminated | fights.truncated)[0]:
                 raise ValueError(f"played again it is over after {tick} ticks")
             masks = np.stack([fights.action_masks(row) for row in rows.tolist()])
-            seen.append((fights.observation(rows)["observation"][:, 0].copy(), masks))
+            shape = len(rows), *game.contract.observation_shape
+            seen.append((fights.observation(rows)["observation"].reshape(shape).astype(np.float32), masks))
             fights.step(actions[:, tick])
         if (outcome := fights.info(0)["outcome"]) != recording.outcomes[0]:
             raise ValueError(f"played again it ends otherwise: {outcome}, not {recording.outcomes[0]}")

@@ -289,9 +289,13 @@ class EvaluationFights:
         The result depends on ``seed`` and the model only; the states of the global random generators are restored.
         ``show`` is called with the number of finished episodes, after each.
         """
+        rows = min(self.num_envs, len(choices))
+        # Fight k is played in row k modulo all rows: with as many as in an earlier call it would depend on that one.
+        if self._env is not None and self._env.num_envs != rows:
+            self.close()
         if self._env is None:
             arguments = self.arguments(model.get_env()) or {}
-            self._env = PvpVecEnv(min(self.num_envs, len(choices)), **arguments)
+            self._env = PvpVecEnv(rows, **arguments)
         finished: list[FinishedEpisode] = []
         for number, info in _play_choices(model, self._env, choices, deterministic, seed):
             finished.append(FinishedEpisode(choices[number], info))
@@ -345,6 +349,9 @@ def _play_choices(
             env.env_method("set_opponent", choice, indices=[row])
 
     ended, left = [0] * env.num_envs, len(choices)
+    # As in its training, where the algorithm does so; without this number it does not.
+    if env.has_attr("set_trained_rollouts"):
+        env.env_method("set_trained_rollouts", getattr(model, "trained_rollouts", 0))
     with preserved_random_state():
         for row in range(env.num_envs):
             set_opponent(row, 0)

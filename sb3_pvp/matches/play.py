@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import NUM_SEATS, Grouped, Leavable, Outcome, World
+from sb3_pvp.game.world import result_of
 from sb3_pvp.matches.evaluation import FIRST_SEAT
 from sb3_pvp.players.league import Player
 from sb3_pvp.players.opponents import WORLD_BOT, OpponentChoice
@@ -36,7 +37,7 @@ class PlannedFight:
 class PlayedFight:
     """A fight that is over."""
 
-    outcome: str  #: As the first seat sees it: ``won``, ``lost``, ``tied``, ``timeout`` at the limit of ticks, …
+    outcome: str  #: Of the first seat, see `result_of`: ``won``, ``lost``, ``tied``, ``timeout``, …
     ticks: int
     build: str | None  #: The kind of the fight, in games that have several.
 
@@ -114,8 +115,7 @@ def play_fights(
             over = (world.outcome[playing, 0] != int(Outcome.RUNNING)) | (ticks[playing] >= limit)
             ended = playing[over | referee.ends(playing)]
             for row in ended.tolist():
-                outcome = Outcome(int(world.outcome[row, 0]))
-                word = "timeout" if outcome == Outcome.RUNNING else outcome.name.lower()
+                word = result_of(*world.outcome[row].tolist())
                 build = world.build_name(row) if isinstance(world, Grouped) else None
                 yield int(numbers[row]), referee.result(row, PlayedFight(word, int(ticks[row]), build))
 

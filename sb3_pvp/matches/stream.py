@@ -20,6 +20,7 @@ import numpy as np
 
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.common.processes import OwnedProcess
+from sb3_pvp.game.viewer import draws_pictures
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -243,7 +244,7 @@ def _fight_shows(page: str, fight: str, names: list[str]) -> Iterator[Shown]:
                     continue
                 for tick, moment in enumerate(message.get("moments", ()), message.get("first", 0)):
                     scene = viewer.read_scene(moment["scene"])
-                    picture = viewer.picture(scene) if hasattr(viewer, "picture") else scene.text
+                    picture = viewer.picture(scene) if draws_pictures(viewer) else _text_of(viewer, scene)
                     decided, expected = ((moment.get(each) or [None])[0] or {} for each in ("decisions", "outlooks"))
                     figures = {name: expected[name] for name in ("value", "win_probability") if expected.get(name)}
                     bars = {name: each for head in decided.get("probabilities") or () for name, each in head.items()}
@@ -252,6 +253,11 @@ def _fight_shows(page: str, fight: str, names: list[str]) -> Iterator[Shown]:
                     return
     except WebSocketException as error:
         raise EOFError(str(error)) from error
+
+
+def _text_of(viewer: Any, scene: Any) -> str:
+    text: str = scene.text if hasattr(scene, "text") else viewer.text(scene, color=False)
+    return text
 
 
 def _messages(socket: ClientConnection) -> Iterator[Any]:

@@ -24,7 +24,7 @@ class Handicapped:
         delay: reaction time in ticks, from 0 to `MOST_DELAY`. Masks are those of now, so that what it does is allowed.
         randomness: the share of ticks, from 0 to 1, in which a random allowed action is played.
 
-    Raises `ValueError` for numbers outside of these ranges.
+    Raises `ValueError` for numbers outside of these ranges, and for a delay of one that searches.
     """
 
     def __init__(self, opponent: Opponent, contract: Contract, delay: int = 0, randomness: float = 0.0) -> None:
@@ -36,8 +36,11 @@ class Handicapped:
         self._delay, self._randomness = delay, randomness
         self._late: list[Frames] = []
         self._random = np.random.default_rng(0)
-        if hasattr(opponent, "frame_ages"):
-            self.frame_ages = opponent.frame_ages  # only models have them, see `Opponent`
+        for name in ("frame_ages", "watch"):  # only some have them, see `Opponent`
+            if hasattr(opponent, name):
+                setattr(self, name, getattr(opponent, name))
+        if delay and hasattr(self, "watch"):
+            raise ValueError("a search looks at the world itself: nothing can be shown to it later")
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
         """See `Opponent.initial_state`; forgets what is still to be seen."""

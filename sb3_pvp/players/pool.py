@@ -194,6 +194,12 @@ class OpponentPool:
 
     def _load(self, choice: OpponentChoice) -> LoadedOpponent:
         """Loads the opponent of a choice, with its noise and masks."""
+        # Here, as the next reset, which would refuse them as well, may be in the middle of a step.
+        known = getattr(self._world, "reset_options", None)  # of an `ArrayWorld`
+        if choice.reset_params and known is not None and "seat_reset_params" not in known:
+            raise ValueError(
+                f"{type(self._world).__name__} has no seat_reset_params: give {choice.label} no reset_params of its own"
+            )
         contract, given, is_bot = self._world.contract, choice.opponent, choice.kind == "bot" and choice.name is None
         # Models are not `_shared` here: `load_opponent` shares them, and notices when a file has changed.
         if choice.kind in ("file", "league", "search", "team", "object"):

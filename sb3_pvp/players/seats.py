@@ -20,7 +20,8 @@ from sb3_pvp.game.contract import Contract
 Selection = NDArray[np.int64] | slice
 Observation = dict[str, NDArray[Any]]
 _RANGE = re.compile(r"(\d+):(\d+)")
-_LEARNERS_NOISE, _AVERSIONS = 2, 8  # streams of a fight's seed
+# Streams of a fight's seed: 1 are scripts, 3 are models, 4 to 7 are those of `OpponentPool`, and 9 are searches.
+_LEARNERS_NOISE, _AVERSIONS = 2, 8
 
 
 class _Adder(BaseModel, extra="forbid"):
@@ -54,7 +55,7 @@ class ObservationNoise:
         for adder in _CONFIG.read("noise", config).adders:
             positions = {position for index in adder.indices for position in _positions(index, contract)}
             self._adders.append((sorted(positions), parse_schedule(adder.value)))
-        self._num_observations = contract.num_observations
+        self._num_observations, self._pixels = contract.num_observations, contract.pixels
         self.set_trained_rollouts(0)
 
     def set_trained_rollouts(self, trained_rollouts: int) -> None:
@@ -78,6 +79,8 @@ class ObservationNoise:
                     f"the value of a noise adder must be a finite number, got {value.tolist()!r} at t = {self._time}"
                 )
             noisy[:, positions] += value.astype(np.float64)[..., np.newaxis]
+        if self._pixels:  # or bright ones would be dark as bytes
+            noisy.clip(0, 255, out=noisy)
         return noisy, generator.words
 
 
@@ -293,13 +296,14 @@ class SeatHistory:
             self.hidden[rows, 0] = self._seats.others(self._world.obs, rows, self._hidden)
 
 
-def observation_space(contract: Contract, num_frames: int) -> spaces.Dict:
+def observation_space(contract: Contract, num_frames: int, privileged: bool = True) -> spaces.Dict:
     """Returns the space of one row of `SeatObservations.stacked`; ``"privileged"`` only if the contract has some.
 
-    The mask is a `Box` and not a `MultiBinary`, because SB3's ``VecNormalize`` only accepts Boxes.
+    If ``privileged`` is false, it is left out, as for one agent of a team. The mask is a `Box` and not a `MultiBinary`,
+    because SB3's ``VecNormalize`` only accepts Boxes.
     """
     parts: dict[str, spaces.Space[Any]] = {"observation": contract.stacked_space(num_frames)}
-    if num_privileged := len(contract.partial_indices):
+    if privileged and (num_privileged := len(contract.partial_indices)):
         parts["privileged"] = spaces.Box(-np.inf, np.inf, (num_frames, num_privileged), np.float32)
     return spaces.Dict({**parts, "action_mask": spaces.Box(0, 1, (contract.num_flat_actions,), np.int8)})
 

@@ -193,7 +193,7 @@ def kinds_of(contract: Contract, shared: bool | str) -> list[int]:
     if shared is False:
         return [*range(len(agents))]
     if shared != "kinds":
-        raise ValueError(f"shared  is True, False or 'kinds', got {shared!r}")
+        raise ValueError(f"shared is True, False or 'kinds', got {shared!r}")
     heads_of = [[(head.number, len(head.actions)) for head in contract.heads[slice(*each.heads)]] for each in agents]
     forms = [
         (each.observations[1] - each.observations[0], *heads) for each, heads in zip(agents, heads_of, strict=True)

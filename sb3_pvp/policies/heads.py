@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sb3_pvp.game.contract import DependencyTables
-from sb3_pvp.policies.networks import Layer, Layers, LinearLayer, RunningNormalizer, in_float32, make_network
+from sb3_pvp.policies.networks import (
+    ROWS_AT_ONCE,
+    Layer,
+    Layers,
+    LinearLayer,
+    RunningNormalizer,
+    in_float32,
+    make_network,
+)
 
 HIDDEN_GAIN, LOGITS_GAIN = sqrt(2), 0.01
 #: The least log-probability, that of entries that are not legal; entropies would be NaN with that of zero.
@@ -213,7 +221,9 @@ class AutoregressiveHeads(nn.Module):
     def observe(self, actions: th.Tensor) -> None:
         """Collects actions, int ``(batch, heads)``, for the next update of the statistics of choices."""
         if not actions.is_cpu:
-            return self.normalizer.observe(self.rules.one_hot(actions))
+            for part in th.split(actions, ROWS_AT_ONCE):
+                self.normalizer.observe(self.rules.one_hot(part))
+            return
         from sb3_pvp.policies.kernels import observe_choices  # Numba takes long to import
 
         observe_choices(actions.numpy(), self.rules.offsets.numpy(), self.normalizer.pending.numpy())

@@ -32,6 +32,8 @@ LEAST_ROWS, LEAST_COLUMNS = 4, 12
 #: have routines of their own for up to 15 rows. Weights that lie as they are multiplied do without, and are faster for
 #: few rows, but with more inputs than this the bits depend on the batch again.
 LEAST_ROWS_OF_LINEAR, MAX_INPUTS_LAID_OUT = 16, 512
+#: Agent-steps that are evaluated or observed at once without learning from them.
+ROWS_AT_ONCE = 2048
 
 
 class Layer(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -190,8 +192,9 @@ class RunningNormalizer(nn.Module):
             from sb3_pvp.policies.kernels import observe  # Numba takes long to import
 
             observe(rows.numpy(), first, self.pending.numpy())
-        else:  # the same in PyTorch
-            wide = rows.double()
+            return
+        for part in th.split(rows, ROWS_AT_ONCE):  # the same in PyTorch
+            wide = part.double()
             sums = th.stack([th.ones_like(wide), wide, wide.square()]).sum(1)
             self.pending[:, first : first + rows.shape[1]] += sums
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch as th
@@ -21,7 +21,8 @@ from sb3_contrib.common.maskable.distributions import MaskableDistribution, Mayb
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, make_extractor
+from sb3_pvp.policies.extractors import make_extractor
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.memory import Remembered, read_memory
 from sb3_pvp.policies.networks import (
@@ -244,8 +245,8 @@ class AutoregressiveDistribution(MaskableDistribution):
         takes the most likely entry of every head, or, as a sequence with one bool per head, of some.
         ``uniforms``, float32 ``(batch, heads)``, are used in place of drawn numbers from [0, 1).
         """
-        sizes = self._heads.rules.head_sizes
-        is_greedy = deterministic if isinstance(deterministic, bool) else [*map(bool, deterministic)]
+        sizes, given = self._heads.rules.head_sizes, cast("Any", deterministic)
+        is_greedy = [*map(bool, given)] if np.ndim(given) else bool(given)
         if isinstance(is_greedy, list) and len(is_greedy) != len(sizes):
             raise ValueError(f"deterministic must be a bool, or {len(sizes)} bools, one per head; got {len(is_greedy)}")
         if is_greedy in (True, [True] * len(sizes)):  # the random stream stays where it is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -14,11 +15,13 @@ from torch.nn import functional as F
 
 from sb3_pvp.algorithms.mapoca import AgentActions, GroupRolloutBuffer, TeamNetworks
 from sb3_pvp.algorithms.mapoca import team_networks as own
-from sb3_pvp.algorithms.mapoca.team_update import clipped_policy_loss, clipped_value_loss, linear_decay
+from sb3_pvp.algorithms.mapoca.team_update import FLOORS, clipped_policy_loss, clipped_value_loss
+from sb3_pvp.common.schedules import Linear
 from sb3_pvp.players.league import expected_score
 
 Arrays = Mapping[str, NDArray[Any]]
 FLOAT32, FLOAT64 = 2e-5, 1e-6  #: What the page of the numbers allows, absolute.
+ADAM = partial(th.optim.Adam, eps=1e-8)  #: The one optimiser of actor and critic.
 LAYERS = {
     "critic/network_body._current_max_agents": "critic.max_agents",
     "critic/network_body.obs_encoder.self_ent_encoder.seq_layers.0": "critic.embed",
@@ -63,6 +66,16 @@ def close(ours: Any, theirs: NDArray[Any], tolerance: float = FLOAT32) -> None:
     assert np.abs(ours[there] - theirs[there]).max(initial=0) <= tolerance
 
 
+@th.no_grad()
+def sampled(actor: own.AgentActor, seen: th.Tensor, masks: th.Tensor) -> th.Tensor:
+    """Returns actions ``(..., size)`` of agents that see ``(..., numbers)``; no rules hold between heads."""
+    means, scores = actor.decide(actor.body(seen), masks)
+    # The largest of logarithms with Gumbel noise is a sample; one draw serves all branches.
+    scores = scores - th.empty_like(scores).exponential_().log()
+    choices = [branch.argmax(-1, keepdim=True) for branch in actor.actions.by_branch(scores)]
+    return th.cat([means + th.randn_like(means) * actor.log_std.exp(), *choices], -1)
+
+
 def tensor(array: NDArray[Any], dtype: th.dtype = th.float32) -> th.Tensor:
     return th.tensor(array, dtype=dtype)
 
@@ -74,7 +87,7 @@ def returns_of(
     buffer = GroupRolloutBuffer(len(rewards), 1, 1, 1, AgentActions(1), gamma, gae_lambda)
     nothing = np.zeros((1, 1, 1), np.float32)
     for step, reward in enumerate(rewards):
-        buffer.add(nothing, np.ones((1, 1), np.bool_), nothing, reward[None], np.array([step == 0]), nothing)
+        buffer.add(nothing, np.ones((1, 1), np.bool_), nothing, reward[None], np.array([step == 0]))
     buffer.values[:, 0] = values
     buffer.compute_returns_and_advantage(np.array([last_value], np.float32), np.array([done]))
     return buffer
@@ -131,7 +144,7 @@ def check_decay(of: Tensors) -> None:
     assert (of["constant"] == 3e-4).all()
     for name in of.keys() - {"steps", "constant"}:
         which, _, last = name.rpartition("_max")
-        schedule = linear_decay(ours[which.partition("_")[0]], initial[which], int(last))
+        schedule = Linear(initial[which], FLOORS[ours[which.partition("_")[0]]], int(last))
         close([schedule(step) for step in of["steps"].tolist()], of[name].numpy(), 1e-12)
 
 

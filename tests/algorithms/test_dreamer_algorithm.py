@@ -276,6 +276,24 @@ def test_numbers_that_nothing_is_learnt_with_are_refused(name: str, value: int) 
         dreamer(DummyVecEnv([Counting]), **{name: value})
 
 
+def test_arguments_that_do_nothing_are_refused(tmp_path: Path) -> None:
+    for name in ("gradient_steps", "action_noise", "replay_buffer_class", "optimize_memory_usage", "learning_starts"):
+        with pytest.raises(ValueError, match=f"DreamerV3 has no {name}: leave it out"):
+            dreamer(DummyVecEnv([Counting]), **{name: None})
+    with pytest.raises(ValueError, match="unknown argument of DreamerV3 'bathc_size'.*did you mean 'batch_size'"):
+        dreamer(DummyVecEnv([Counting]), bathc_size=5)
+    with pytest.raises(ValueError, match=r"buffer_size=7 has no room for the 8 .*batch_size \* batch_length"):
+        dreamer(DummyVecEnv([Counting]), buffer_size=7).learn(20)
+    dreamer(DummyVecEnv([Counting])).save(tmp_path / "model.zip")
+    for name in ("bathc_size", "gradient_steps"):
+        with pytest.raises(ValueError, match=f"unknown argument of DreamerV3.load '{name}'"):
+            DreamerV3.load(tmp_path / "model.zip", **{name: 5})
+    loaded = DreamerV3.load(tmp_path / "model.zip", env=DummyVecEnv([Counting]), rollout_steps=9, buffer_size=7)
+    assert loaded.train_freq.frequency == 9
+    with pytest.raises(ValueError, match="buffer_size=7 has no room"):
+        loaded.learn(20)
+
+
 def test_the_least_numbers_learn_and_are_loaded(tmp_path: Path) -> None:
     least = {"batch_length": 2, "imag_last": 2, "imagined_steps": 1, "rollout_steps": 1, "train_ratio": np.float32(0.5)}
     model = dreamer(DummyVecEnv([Counting]), **least).learn(20)

@@ -19,12 +19,12 @@ from sb3_pvp.algorithms.mapoca import (
     MapocaUpdate,
     TeamNetworks,
 )
-from sb3_pvp.algorithms.mapoca.team_update import make_optimizer
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
 from sb3_pvp.games.gate import Gate
 from sb3_pvp.games.soccer import STRIKERS_VS_GOALIE
 from sb3_pvp.policies import AutoregressivePolicy
+from tests.algorithms.mapoca_numbers import ADAM, sampled
 from tests.game.team_game import CoinsForTwo
 
 SMALL = {"net_arch": [16, 16]}
@@ -111,7 +111,7 @@ def team_of_dancers(shared: bool = True) -> Contract:
     return Contract("dancers", tuple(heads), tuple(seen), tuple(agents), shared_weights=shared)
 
 
-def policy_of(contract: Contract, frames: int = 1, shared: bool = True) -> MAPOCAPolicy:
+def policy_of(contract: Contract, frames: int = 1, shared: bool | str = True) -> MAPOCAPolicy:
     space = spaces.Dict(
         observation=contract.stacked_space(frames), action_mask=spaces.MultiBinary(contract.num_flat_actions)
     )
@@ -157,6 +157,8 @@ def test_refusals() -> None:
         MAPOCA(AutoregressivePolicy, env)
     with pytest.raises(ValueError, match="do not see or do the same: pass policy_kwargs={'shared': False}"):
         policy_of(team_of_dancers(shared=False))
+    with pytest.raises(ValueError, match="^shared is True, False or 'kinds', got 'kind'$"):
+        policy_of(team_of_dancers(), shared="kind")
     with pytest.raises(ValueError, match="does not fit"):
         MAPOCA(MAPOCAPolicy, env, policy_kwargs={"contract": team_of_dancers()})
     with pytest.raises(ValueError, match="NaN"):
@@ -231,8 +233,7 @@ class Numbers:
 
     def play(self, networks: TeamNetworks, rows: int) -> tuple[GroupRolloutBuffer, float]:
         seen, masks = th.rand(rows, 2, 1) * 2 - 1, th.ones(rows, 2, 2, dtype=th.bool)
-        latent = networks.actor.body(seen)
-        actions = networks.actor.sample(latent, masks)
+        actions = sampled(networks.actor, seen, masks)
         paid = (1 - (actions[..., :1] - seen).abs()) * (actions[..., 1:] == (seen > 0))
         buffer = GroupRolloutBuffer(1, rows, 2, 1, self.actions)
         everybody, starts = np.ones((rows, 2), bool), np.ones(rows, bool)
@@ -248,7 +249,7 @@ def test_agents_learn_numbers_and_choices_at_once() -> None:
     np.random.seed(0)  # noqa: NPY002  # of the mini-batches
     game = Numbers()
     networks = TeamNetworks(1, game.actions, 32, 1)
-    update = MapocaUpdate(networks, make_optimizer(networks, 3e-3), 0.2, 0.0)
+    update = MapocaUpdate(networks, ADAM(networks.parameters(), 3e-3), 0.2, 0.0)
     _, before = game.play(networks, 512)
     for _ in range(40):
         update.run(game.play(networks, 256)[0].samples(), 4, 128)

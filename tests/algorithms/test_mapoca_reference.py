@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sb3_pvp.algorithms.mapoca import AgentActions, GroupRolloutBuffer, MapocaUpdate, TeamNetworks, TeamSamples
 from sb3_pvp.algorithms.mapoca import team_networks as own
-from sb3_pvp.algorithms.mapoca.team_update import make_optimizer
 from tests.algorithms.mapoca_numbers import (
+    ADAM,
     FLOAT64,
     Arrays,
     check_unit,
@@ -184,15 +184,14 @@ def check_episode(arrays: Arrays, block: str) -> None:
     factors = float(arrays["P/cfg/gamma"]), float(arrays["P/cfg/lambd"])
     buffer = GroupRolloutBuffer(steps, 1, agents, seen.shape[-1], MOVES, *factors)
     for step in range(steps):
-        group = of["group_reward_arriving_at_tick"][step + 1]
+        alone = of["reward_arriving_at_tick"][step + 1][there[step, 0]]
+        group = of["group_reward_arriving_at_tick"][step + 1] + alone.sum()
         buffer.add(
             seen[step],
             there[step],
             taken[step],
             group[None],
             np.array([step == 0]),
-            of["old_log_probs"][None, step],
-            agent_rewards=of["reward_arriving_at_tick"][None, step + 1],
         )
     buffer.evaluate(networks.critic, 4)
     values = networks.critic(tensor(seen[-1]), th.as_tensor(there[-1])).detach().numpy()
@@ -213,7 +212,7 @@ def check_update(arrays: Arrays, block: str) -> None:
     assert np.array_equal(given["old_value"], given["returns"]) != arrays["U/check/package_old_values_equal_returns"]
     close(samples.standardized().advantages[:, 0], of["normalized_advantage"])
 
-    optimizer = make_optimizer(networks, float(of["lr"]))
+    optimizer = ADAM(networks.parameters(), float(of["lr"]))
     intended = MapocaUpdate(networks, optimizer, float(of["epsilon"]), float(of["beta"]))
     update = replace(intended, clip_value_loss=False)
     log_probs, entropies = networks.actor.evaluate(

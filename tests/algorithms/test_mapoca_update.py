@@ -9,7 +9,7 @@ import pytest
 import torch as th
 
 from sb3_pvp.algorithms.mapoca import AgentActions, GroupRolloutBuffer, MapocaUpdate, TeamNetworks, TeamSamples
-from sb3_pvp.algorithms.mapoca.team_update import make_optimizer
+from tests.algorithms.mapoca_numbers import ADAM, sampled
 
 COIN = AgentActions(branches=(2,))
 
@@ -39,7 +39,7 @@ def test_loss_by_hand(clip_value_loss: bool) -> None:
         weight.data.zero_()
     networks.critic.value.bias.data[:] = 1.0  # V and all baselines
     networks.actor.output.bias.data[:] = th.tensor([0.25, 0.75]).log()
-    update = MapocaUpdate(networks, make_optimizer(networks, 0.1), 0.2, 0.01, clip_value_loss=clip_value_loss)
+    update = MapocaUpdate(networks, ADAM(networks.parameters(), 0.1), 0.2, 0.01, clip_value_loss=clip_value_loss)
 
     loss, terms = update.loss(team())
 
@@ -56,11 +56,9 @@ def test_who_dies_is_paid_by_what_its_mates_reach_but_not_by_the_next_episode() 
     buffer = GroupRolloutBuffer(4, 1, 2, 1, COIN, gamma=0.9, gae_lambda=1.0)
     nothing, zero = np.zeros((1, 2, 1), np.float32), np.zeros(1, np.float32)
     baselines = np.array([[0.25, 0.5]], np.float32)
-    for step, reward in enumerate((0.0, 0.0, 1.0, 5.0)):
+    for step, reward in enumerate((-0.2, 0.0, 1.0, 5.0)):
         active = np.array([[True, step in (0, 3)]])
-        alone = np.array([[-0.2 * (step == 0), 9.0 * (not active[0, 1])]], np.float32)  # the 9 come from nobody
-        starts = np.array([step in (0, 3)])
-        buffer.add(nothing, active, nothing, zero + reward, starts, nothing, agent_rewards=alone)
+        buffer.add(nothing, active, nothing, zero + reward, np.array([step in (0, 3)]))
     buffer.baselines[:] = baselines
     buffer.compute_returns_and_advantage(np.full(1, 100, np.float32), np.array([True]))
 
@@ -74,7 +72,7 @@ def test_unfinished_episodes_go_on_from_the_value_of_what_comes_next() -> None:
     buffer = GroupRolloutBuffer(2, 2, 1, 1, COIN, gamma=0.5, gae_lambda=0.5)
     nothing, one = np.zeros((2, 1, 1), np.float32), np.ones(2, np.float32)
     for step in range(2):
-        buffer.add(nothing, np.ones((2, 1), np.bool_), nothing, one, np.full(2, step == 0), nothing)
+        buffer.add(nothing, np.ones((2, 1), np.bool_), nothing, one, np.full(2, step == 0))
     buffer.values[:] = 4
     buffer.compute_returns_and_advantage(one * 8, np.array([False, True]))
 
@@ -87,7 +85,7 @@ def test_what_follows_stands_in_for_the_value_of_a_team_in_which_nobody_is_left(
     nothing, zero = np.zeros((1, 1, 1), np.float32), np.zeros(1, np.float32)
     for step, reward in enumerate((0.0, 0.0, 8.0)):
         active = np.array([[step == 0]])
-        buffer.add(nothing, active, nothing, zero + reward, np.array([step == 0]), nothing)
+        buffer.add(nothing, active, nothing, zero + reward, np.array([step == 0]))
     buffer.values[:] = 77
     buffer.compute_returns_and_advantage(zero, np.array([True]))
 
@@ -98,7 +96,7 @@ def test_steps_in_which_nobody_acts_are_no_samples() -> None:
     buffer = GroupRolloutBuffer(1, 2, 2, 1, COIN)
     nothing, zero = np.full((2, 2, 1), np.nan, np.float32), np.zeros(2, np.float32)
     active = np.array([[False, False], [True, False]])
-    buffer.add(np.where(active[..., None], 0, nothing), active, nothing * 0, zero, zero > 0, nothing)
+    buffer.add(np.where(active[..., None], 0, nothing), active, nothing * 0, zero, zero > 0)
     buffer.compute_returns_and_advantage(zero, zero > 0)
 
     assert buffer.samples().present.tolist() == [[True, False]]
@@ -136,11 +134,10 @@ def test_illegal_choices_are_neither_made_nor_learned() -> None:
     th.manual_seed(0)
     actor = TeamNetworks(2, AgentActions(1, (3, 2)), 8, 1).actor
     masks = th.tensor([[True, False, True, False, True]] * 500)
-    actions = actor.sample(actor.body(th.randn(500, 2)), masks)
+    actions = sampled(actor, th.randn(500, 2), masks)
 
     assert set(actions[:, 1].tolist()) == {0, 2} and set(actions[:, 2].tolist()) == {1}
     assert actions[:, 0].std() > 0.5
-    assert th.equal(*(actor.sample(th.ones(1, 8), masks[:1], deterministic=True) for _ in range(2)))
     log_probs, _ = actor.evaluate(actor.body(th.randn(500, 2)), actions, masks)
     log_probs.sum().backward()
     assert not actor.output.weight.grad[[2, 4, 5]].any() and actor.output.weight.grad[1].any()
@@ -148,7 +145,7 @@ def test_illegal_choices_are_neither_made_nor_learned() -> None:
 
 def test_what_is_left_after_the_last_full_mini_batch_is_dropped() -> None:
     networks = TeamNetworks(1, COIN, 4, 1)
-    optimizer, steps = make_optimizer(networks, 1e-3), []
+    optimizer, steps = ADAM(networks.parameters(), 1e-3), []
     optimizer.register_step_post_hook(lambda *_: steps.append(1))
     MapocaUpdate(networks, optimizer, 0.2, 0.01).run(team(steps=7), n_epochs=2, batch_size=3)
 
@@ -159,7 +156,7 @@ def test_the_team_learns_which_choice_is_paid() -> None:
     th.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
     networks, samples = TeamNetworks(1, COIN, 8, 1), team(steps=64)
-    update = MapocaUpdate(networks, make_optimizer(networks, 1e-2), 0.2, 0.0)
+    update = MapocaUpdate(networks, ADAM(networks.parameters(), 1e-2), 0.2, 0.0)
     terms = update.run(samples, n_epochs=20, batch_size=16)
 
     _, logs = networks.actor.decide(networks.actor.body(th.zeros(1, 1)), th.ones(1, 2))

@@ -64,6 +64,7 @@ LONG = (
     "SoccerSelfPlay",
     "SoccerTwos",
     "StrikersVsGoalie",
+    "mapoca-SoccerTwos-v0",
 )
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ghost_runs
 import numpy as np
 import pytest
 import torch as th
+from ghost_runs import ROLLOUT, ROWS
 from logged import remember
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from docs.metrics_page import is_documented
 from examples.rock_paper_scissors import RockPaperScissors
-from sb3_pvp import MAPOCA, PvpPPO
+from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import GhostSelfPlayCallback
 from sb3_pvp.callbacks.ghost_self_play import GHOST
 from sb3_pvp.envs import PvpEnv, PvpVecEnv
@@ -24,46 +26,23 @@ from sb3_pvp.players.ghost import EloChanged, Event, GhostSelfPlay, Saved, Swapp
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.game.team_game import CoinsForTwo
 
-ROWS, STEPS = 8, 16
-ROLLOUT = ROWS * STEPS
 SETTINGS: dict[str, Any] = {"save_steps": 300, "team_change": 700, "swap_steps": 150, "window": 3, "initial_elo": 1000}
 
 
-def mapoca(game: Any = Gate, path: Path | None = None, **more: Any) -> Any:
-    env = PvpVecEnv(ROWS, game=game, opponent="noop", seed=0)
-    if path is not None:
-        return MAPOCA.load(path, env=env, device="cpu")
-    given: dict[str, Any] = {"n_steps": STEPS, "batch_size": 64, "n_epochs": 1, "seed": 3, "device": "cpu"}
-    return MAPOCA("MAPOCAPolicy", env, 3e-3, **given, policy_kwargs={"net_arch": [8, 8]}, **more)
+mapoca, ppo = partial(ghost_runs.mapoca, Gate), partial(ghost_runs.ppo, RockPaperScissors)
 
 
-def ppo(game: Any = RockPaperScissors, path: Path | None = None, **more: Any) -> Any:
-    env = PvpVecEnv(ROWS, game=game, seed=0)
-    if path is not None:
-        return PvpPPO.load(path, env=env, device="cpu")
-    given: dict[str, Any] = {"n_steps": STEPS, "batch_size": 64, "n_epochs": 1, "seed": 3, "device": "cpu"}
-    return PvpPPO(AutoregressivePolicy, env, 3e-2, **given, policy_kwargs={"net_arch": [8]}, **more)
+def ghosts() -> GhostSelfPlayCallback:
+    return GhostSelfPlayCallback(**SETTINGS)
 
 
-class Watch(BaseCallback):
-    """Saves the model before every rollout, remembers who plays at each step, and may stop the training at one."""
+class Watch(ghost_runs.Watch):
+    """Remembers who plays at each step."""
 
-    def __init__(self, own: GhostSelfPlayCallback, path: Path | None = None, stop_at: int = -1) -> None:
-        super().__init__()
-        self.own, self.path, self.stop_at = own, path, stop_at
-        self.seen: dict[int, Any] = {}
-
-    def _on_rollout_start(self) -> None:
-        if self.path is not None:
-            self.model.save(self.path)
-
-    def _on_step(self) -> bool:
-        own, env = self.own.play.ghosts["main"], self.training_env.unwrapped
-        assert isinstance(env, PvpVecEnv)
-        ghosts = {id(each.opponent) for each in env.fights.opponents.current}
-        assert len(ghosts) == 1 and env.fights.opponents.current[0].name == GHOST
-        self.seen[self.num_timesteps] = (own.opponent_version, [*own.slots], own.elos[-1], own.step, own.ghost_step)
-        return self.num_timesteps != self.stop_at
+    def look(self, env: PvpVecEnv) -> Any:
+        own, current = self.own.play.ghosts["main"], env.fights.opponents.current
+        assert len({id(each.opponent) for each in current}) == 1 and current[0].name == GHOST
+        return own.opponent_version, [*own.slots], own.elos[-1], own.step, own.ghost_step
 
 
 @pytest.fixture
@@ -81,9 +60,9 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return happened
 
 
-@pytest.mark.parametrize("make", [mapoca, ppo])
+@pytest.mark.parametrize("make", [mapoca, ppo], ids=["mapoca", "ppo"])
 def test_a_training_saves_swaps_and_changes_teams(make: Any, events: list[Event]) -> None:
-    model, own = make(), GhostSelfPlayCallback(**SETTINGS)
+    model, own = make(), ghosts()
     memory, watch = remember(model), Watch(own)
     model.learn(12 * ROLLOUT, callback=[own, watch])
     kinds = {type(each) for each in events}
@@ -123,31 +102,18 @@ def test_the_ghost_plays_by_the_weights_of_its_version() -> None:
     assert len(played) > 3 and len({tuple(each) for each in played.values()}) > 3
 
 
-@cache
-def never_stopped(make: Any) -> tuple[Any, Watch]:
-    own = GhostSelfPlayCallback(**SETTINGS)
-    whole, model = Watch(own), make()
-    return model.learn(12 * ROLLOUT, callback=[own, whole]), whole
-
-
-@pytest.mark.parametrize(("make", "stop"), [(mapoca, 4), (mapoca, 5), (mapoca, 7), (mapoca, 9), (ppo, 7)])
+@pytest.mark.parametrize(
+    ("make", "stop"),
+    [(mapoca, 5), (ppo, 7), *(pytest.param(mapoca, stop, marks=pytest.mark.slow) for stop in (4, 7, 9))],
+    ids=["mapoca-5", "ppo-7", "mapoca-4", "mapoca-7", "mapoca-9"],
+)
 def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> None:
-    path, (model, whole) = tmp_path / "checkpoint.zip", never_stopped(make)
-    at, broken = stop * ROLLOUT + 5 * ROWS, GhostSelfPlayCallback(**SETTINGS)
-    first = Watch(broken, path, at)
-    make().learn(12 * ROLLOUT, callback=[first, broken])
-    resumed, again = make(path=path), GhostSelfPlayCallback(**SETTINGS)
-    second = Watch(again)
-    resumed.learn(12 * ROLLOUT - resumed.num_timesteps, callback=[again, second], reset_num_timesteps=False)
-    assert min(second.seen) == stop * ROLLOUT + ROWS
-    expected = {steps: each for steps, each in whole.seen.items() if steps >= min(second.seen)}
-    assert second.seen == expected and len({each[0] for each in expected.values()}) > 1
-    assert again.play.state() == whole.own.play.state()
-    assert all(th.equal(one, resumed.policy.state_dict()[name]) for name, one in model.policy.state_dict().items())
+    seen = ghost_runs.check_it_goes_on_equally(make, ghosts, Watch, stop, tmp_path)
+    assert len({version for version, *_ in seen}) > 1
 
 
 def test_all_rows_begin_anew_when_another_team_learns(events: list[Event]) -> None:
-    model, resets = mapoca(CoinsForTwo), 0
+    model, resets = ghost_runs.mapoca(CoinsForTwo), 0
     env = model.env.unwrapped
     original = env.reset
 

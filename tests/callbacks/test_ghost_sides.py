@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ghost_runs
 import numpy as np
 import pytest
-import torch as th
-from stable_baselines3.common.callbacks import BaseCallback
+from ghost_runs import ROLLOUT, ROWS, STEPS
 
 from examples.rock_paper_scissors import RockPaperScissors
-from sb3_pvp import MAPOCA, PvpPPO
+from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import GhostSelfPlayCallback
 from sb3_pvp.callbacks.ghost_self_play import GHOST, SIDES
 from sb3_pvp.envs import PvpVecEnv
@@ -21,53 +21,34 @@ from sb3_pvp.players.ghost import EloChanged, GhostSelfPlay, Saved, Swapped, Tea
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.game.sides_game import CoinsOfSides
 
-ROWS, STEPS = 8, 16
-ROLLOUT = ROWS * STEPS
 SETTINGS: dict[str, Any] = {"save_steps": 200, "team_change": 500, "swap_steps": 60, "window": 3}
 OTHER = {"swap_steps": 120, "initial_elo": 1000}
 
 
-def mapoca(path: Path | None = None) -> Any:
-    env = PvpVecEnv(ROWS, game=CoinsOfSides, opponent="noop", seed=0)
-    if path is not None:
-        return MAPOCA.load(path, env=env, device="cpu")
-    given: dict[str, Any] = {"n_steps": STEPS, "batch_size": 64, "n_epochs": 2, "seed": 3, "device": "cpu"}
-    return MAPOCA("MAPOCAPolicy", env, 3e-3, **given, policy_kwargs={"net_arch": [8, 8], "shared": "kinds"})
+mapoca = partial(ghost_runs.mapoca, CoinsOfSides, n_epochs=2, shared="kinds")
+ppo = partial(ghost_runs.ppo, CoinsOfSides, n_epochs=2, learning_rate=3e-3)
 
 
-def ppo(path: Path | None = None) -> Any:
-    env = PvpVecEnv(ROWS, game=CoinsOfSides, opponent="noop", seed=0)
-    if path is not None:
-        return PvpPPO.load(path, env=env, device="cpu")
-    given: dict[str, Any] = {"n_steps": STEPS, "batch_size": 64, "n_epochs": 2, "seed": 3, "device": "cpu"}
-    return PvpPPO(AutoregressivePolicy, env, 3e-3, **given, policy_kwargs={"net_arch": [8]})
+def both() -> GhostSelfPlayCallback:
+    return GhostSelfPlayCallback(**SETTINGS, other=OTHER)
 
 
-class Watch(BaseCallback):
-    """Remembers who sat where at each step and all counters; saves before each rollout, and may stop the training."""
+class Watch(ghost_runs.Watch):
+    """Remembers who sat where at each step, and all counters."""
 
-    def __init__(self, own: GhostSelfPlayCallback, path: Path | None = None, stop_at: int = -1) -> None:
-        super().__init__()
-        self.own, self.path, self.stop_at = own, path, stop_at
-        self.seen: dict[int, Any] = {}
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.seats: set[int] = set()
 
-    def _on_rollout_start(self) -> None:
-        if self.path is not None:
-            self.model.save(self.path)
-
-    def _on_step(self) -> bool:
-        play, env = self.own.play, self.training_env.unwrapped
-        assert isinstance(env, PvpVecEnv)
-        plays = env.fights.observation()["observation"][:, 0, 1::2]
+    def look(self, env: PvpVecEnv) -> Any:
+        play, plays = self.own.play, env.fights.observation()["observation"][:, 0, 1::2]
         self.seats.add(int(plays[0, 2]))
         assert (plays == ([[0, 0, 1]] if plays[0, 2] else [[1, 1, 0]])).all()
         assert self.own._begins_anew or plays[0, 2] == play.learning_team
-        self.seen[self.num_timesteps] = play.state(), self.own._steps.tolist(), self.own._begins_anew
-        return self.num_timesteps != self.stop_at
+        return play.state(), self.own._steps.tolist(), self.own._begins_anew
 
 
-@pytest.mark.parametrize("make", [mapoca, ppo])
+@pytest.mark.parametrize("make", [mapoca, ppo], ids=["mapoca", "ppo"])
 def test_both_sides_learn_one_after_the_other(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     happened: dict[str, list[Any]] = {name: [] for name in SIDES}
     original = GhostSelfPlay.advance
@@ -77,7 +58,7 @@ def test_both_sides_learn_one_after_the_other(make: Any, monkeypatch: pytest.Mon
         return new
 
     monkeypatch.setattr(GhostSelfPlay, "advance", noted)
-    model, own = make(), GhostSelfPlayCallback(**SETTINGS, other=OTHER)
+    model, own = make(), both()
     watch = Watch(own)
     model.learn(40 * ROLLOUT, callback=[own, watch])
     assert watch.seats == {0, 1}
@@ -118,24 +99,17 @@ def test_the_rest_of_a_rollout_counts_for_nothing_after_a_change() -> None:
         assert not (begins and goes_on) or state == after
 
 
-@cache
-def never_stopped(make: Any) -> tuple[Any, Watch]:
-    own = GhostSelfPlayCallback(**SETTINGS, other=OTHER)
-    whole, model = Watch(own), make()
-    return model.learn(12 * ROLLOUT, callback=[own, whole]), whole
-
-
-@pytest.mark.parametrize(("make", "stop"), [(mapoca, 5), (mapoca, 6), (mapoca, 7), (ppo, 6), (ppo, 9)])
+@pytest.mark.parametrize(
+    ("make", "stop"),
+    [
+        (mapoca, 6),
+        (ppo, 6),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((mapoca, 5), (mapoca, 7), (ppo, 9))),
+    ],
+    ids=["mapoca-6", "ppo-6", "mapoca-5", "mapoca-7", "ppo-9"],
+)
 def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> None:
-    path, (model, whole) = tmp_path / "checkpoint.zip", never_stopped(make)
-    broken = GhostSelfPlayCallback(**SETTINGS, other=OTHER)
-    make().learn(12 * ROLLOUT, callback=[Watch(broken, path, stop * ROLLOUT + 5 * ROWS), broken])
-    resumed, again = make(path=path), GhostSelfPlayCallback(**SETTINGS, other=OTHER)
-    second = Watch(again)
-    resumed.learn(12 * ROLLOUT - resumed.num_timesteps, callback=[again, second], reset_num_timesteps=False)
-    assert min(second.seen) == stop * ROLLOUT + ROWS
-    assert second.seen == {steps: each for steps, each in whole.seen.items() if steps >= min(second.seen)}
-    assert all(th.equal(one, resumed.policy.state_dict()[name]) for name, one in model.policy.state_dict().items())
+    ghost_runs.check_it_goes_on_equally(make, both, Watch, stop, tmp_path)
 
 
 def test_some_rows_play_targets_and_count_for_nothing() -> None:

@@ -54,7 +54,7 @@ def test_the_clone_is_the_magnet_and_a_resumed_run_goes_on_as_if_never_stopped(s
     model.learn(2 * ROLLOUT, imitating(shown))
     assert model.magnet == str(tmp_path / CLONE) and weights(load(tmp_path / CLONE)) != weights(model)
     logged = {name: value for dump in kept.dumps for name, value in dump.items()}
-    assert logged["imitation/explained"] > 0 and logged["train/magnet_kl"] > 0
+    assert abs(logged["imitation/explained"]) < 0.1 and logged["train/magnet_kl"] > 0  # chance explains nothing
     model.save(tmp_path / "half.zip")
     model.learn(2 * ROLLOUT, imitating(shown), reset_num_timesteps=False)
     resumed = PvpPPO.load(tmp_path / "half.zip", env=NhVecEnv(8, "self", seed=5, max_episode_ticks=20), device="cpu")

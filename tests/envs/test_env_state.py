@@ -60,7 +60,7 @@ def spelled_out(value: Any) -> bytes:
     return value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(variant=st.sampled_from(range(len(VARIANTS))), before=st.integers(0, 60), rollouts=st.integers(0, 3))
 def test_a_restored_vec_env_resumes_bit_for_bit(variant: int, before: int, rollouts: int) -> None:
     env = vec_env(variant)

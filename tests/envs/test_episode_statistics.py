@@ -62,14 +62,14 @@ def assert_same(found: dict[str, dict[str, float]], expected: dict[str, dict[str
 def test_they_are_those_of_all_ticks_of_an_episode(seed: int, ticks: int) -> None:
     rng = np.random.default_rng(seed)
     statistics, notes = EpisodeStatistics(N, NH.metrics), Notes()
-    for _ in range(ticks):
+    for left in reversed(range(ticks)):
         over = rng.random(N) < 0.2
         outcome = np.where(over, rng.integers(0, 6, N), 0).astype(np.uint8)
         tick = Transition(random_records(rng), np.zeros(0), np.ones(N, bool), outcome)
         reward = rng.normal(size=N).astype(np.float32)
         statistics.end_tick(tick, reward)
         notes.write(tick, reward)
-        for fight in range(N):
+        for fight in np.flatnonzero(over) if left else range(N):
             assert_same(statistics.of_episode(fight), notes.of(fight))
         statistics.begin(np.flatnonzero(over))
         for fight in np.flatnonzero(over):

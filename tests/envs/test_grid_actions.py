@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,9 @@ from hypothesis import strategies as st
 
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.grid_actions import GridActionWrapper
+from sb3_pvp.game import Game
 from sb3_pvp.game.checks import check_world
+from sb3_pvp.game.contract import Agent, Head
 from sb3_pvp.games.lanes import LANES, rules
 
 
@@ -82,3 +87,18 @@ def test_games_without_two_position_heads_are_refused() -> None:
         GridActionWrapper("ConnectFour-v0", 2)
     with pytest.raises(ValueError, match="tile"):
         GridActionWrapper(LANES, 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"heads": (*LANES.contract.heads, Head("force", "", number=True))},
+        {"agents": (Agent("all", (0, LANES.contract.num_observations), (0, LANES.contract.num_heads)),)},
+    ],
+)
+def test_numbers_and_teams_are_refused(changes: dict[str, Any]) -> None:
+    class Other(Game):
+        name, contract = "other", replace(LANES.contract, **changes)
+
+    with pytest.raises(ValueError, match="a grid is for single fighters who choose, not for the .* of LaneClash-v0"):
+        GridActionWrapper(Other(), 2)

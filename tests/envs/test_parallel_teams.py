@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ pytest.importorskip("pettingzoo")
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from sb3_pvp.envs import parallel_env
-from tests.game.team_game import CoinsForTwo
+from tests.game.team_game import CONTRACT, SEEN, CoinsForTwo, CoinsForTwoWorld
 
 SOCCER = {
     "SoccerTwos-v0": [f"team_{seat}_agent{number}" for seat in (0, 1) for number in (0, 1)],
@@ -69,3 +70,22 @@ def test_a_wrong_action_of_one_agent_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="step needs actions of team_0_agent0"):
         env.step({"team_0_agent0": np.zeros(3, np.int64)})
     assert env.fights.world.ticks[0] == 0
+
+
+class Hidden(CoinsForTwo):
+    """Nobody sees the coins of the other team."""
+
+    name = "hidden_coins"
+    contract = replace(CONTRACT, name=name, observations=tuple(replace(each, partial=True) for each in SEEN))
+
+    def make_world(self, *given: Any) -> CoinsForTwoWorld:
+        world = super().make_world(*given)
+        world.contract = self.contract
+        return world
+
+
+def test_what_is_hidden_is_in_no_agent_s_space() -> None:
+    env = parallel_env(game=Hidden())
+    observations, _ = env.reset(seed=0)
+    assert all(env.observation_space(name).contains(seen) for name, seen in observations.items())
+    assert env.metadata["name"] == "hidden_coins"

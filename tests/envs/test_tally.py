@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.tally import add_tick
 from sb3_pvp.game import Outcome
+from sb3_pvp.game.arrays import OutcomeRewards
 from sb3_pvp.players.seats import Seats
+from tests.game.team_game import CoinsForTwo
 
 
 @given(st.integers(2, 40), st.integers(1, 45), st.sampled_from([1, 5, sys.maxsize]), st.integers(0, 2**32))
@@ -63,3 +67,19 @@ def test_what_belongs_to_seats_is_new_and_the_same_as_by_an_index(seat: int, pai
             (seats.others(array, rows, columns), array[fight, 1 - own][:, columns]),
         ):
             assert np.array_equal(made, expected) and not np.shares_memory(made, array)
+
+
+def test_rewards_with_more_rows_than_terms_are_refused() -> None:
+    """The compiled sums would write them behind the end of an array."""
+
+    class Doubled(OutcomeRewards):
+        def compute(self, *given: Any) -> Any:
+            return np.repeat(super().compute(*given), 2, axis=0)
+
+    class Wrong(CoinsForTwo):
+        rewards = Doubled()
+
+    env = PvpVecEnv(2, game=Wrong())
+    env.reset()
+    with pytest.raises(ValueError, match=r"one row for each of its terms .*\(3, 2\), got \(6, 2\)"):
+        env.step(np.zeros((2, 2), np.int64))

@@ -12,8 +12,9 @@ from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-from sb3_pvp.envs import PvpVectorEnv
+from sb3_pvp.envs import PvpEnv, PvpVectorEnv
 from sb3_pvp.game import find_game
+from tests.envs.planes_game import PLANES_GAME
 
 ROWS = 3
 SHORT = {"max_episode_ticks": 40, "episode_statistics": True}
@@ -72,7 +73,23 @@ def test_the_first_reset_without_a_seed_is_random_and_later_ones_go_on() -> None
     _, infos = env.reset()
     assert len({*infos["seed"]}) == 2
     _, infos = env.reset()
-    assert infos["seed"].tolist() == [None, None]
+    assert "seed" not in infos
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_rows_may_start_anew_one_by_one(batched: bool) -> None:
+    env: Any = (
+        PvpVectorEnv(ROWS, game=PLANES_GAME) if batched else SyncVectorEnv([lambda: PvpEnv(game=PLANES_GAME)] * ROWS)
+    )
+    env.reset(seed=1)
+    random, ends = np.random.default_rng(0), np.zeros(ROWS, int)
+    for _ in range(30):  # of a match of tic-tac-toe, which takes five to nine
+        masks = np.array(env.call("action_masks"))
+        _, _, over, _, _ = env.step((random.random(masks.shape) * masks).argmax(1)[:, np.newaxis])
+        ends += over
+    assert (ends > 1).all()
+    _, infos = env.reset(seed=[1, None, 3])
+    assert infos["seed"][[0, 2]].tolist() == [1, 3] and infos["_seed"].tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(

@@ -400,3 +400,26 @@ def test_unsupported_reset_options_are_refused() -> None:
     other = PerSeat()
     other.reset(options={"seat_reset_params": ({"start": 1}, {"start": 2})})
     assert other.totals.tolist() == [[1, 2]] * 3
+
+
+def test_what_the_bot_plays_is_not_written_into_the_caller_s_actions() -> None:
+    world, actions = Counting(), np.zeros((3, 2, 1), np.int64)
+    world.reset(options={"bots": (None, "baseline"), "seed": 1})
+    for _ in range(6):
+        world.step(actions)
+    assert not actions.any() and (world.totals[:, 0] != world.totals[:, 1]).any()
+
+
+@pytest.mark.parametrize("bots", [(None,), (None,) * 3, "ab", "baseline", 5])
+def test_bots_are_a_pair(bots: Any) -> None:
+    world = Counting()
+    world.reset(options={"bots": (None, "baseline")})
+    with pytest.raises(ValueError, match="bots must be a pair"):
+        world.reset(options=[{}, {}, {"bots": bots}])
+    assert world.bots.tolist() == [[False, True]] * 3
+
+
+@pytest.mark.parametrize("fights", [[0.5], [True, False], [True] * 4, [[True, False, True]], "ab", [None]])
+def test_fights_that_are_neither_numbers_nor_a_flag_for_each_are_refused(fights: Any) -> None:
+    with pytest.raises(ValueError, match="fights must be numbers from 0 to 2, or a bool for each"):
+        Counting().reset(fights)

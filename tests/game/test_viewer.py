@@ -29,7 +29,7 @@ from sb3_pvp.game import (
     seen_scene,
 )
 from sb3_pvp.game.contract import Contract
-from sb3_pvp.game.viewer import PlainScene
+from sb3_pvp.game.viewer import PlainScene, draws_pictures
 from tests.game.contract.random_contracts import contracts
 from tests.game.team_game import CONTRACT, CoinsForTwo
 
@@ -202,3 +202,28 @@ def test_every_game_can_be_rendered_as_text() -> None:
     assert isinstance(text, str) and text.startswith("tick 0, learner against champion: running")
     env.step(np.zeros(1, np.int64))
     assert "learner has chosen" in str(env.render())
+
+
+class Texts(Viewer):
+    """As docs/own-game.md shows it: without pictures."""
+
+    def scene(self, *given: Any) -> PlainScene:
+        return PlainViewer(CONTRACT).scene(*given)
+
+    def text(self, scene: PlainScene, color: bool = True) -> str:
+        return scene.outcome
+
+
+def test_a_viewer_without_pictures_says_so() -> None:
+    pytest.importorskip("pygame")
+
+    class Told(CoinsForTwo):
+        viewer = Texts()
+
+    assert not draws_pictures(Texts()) and draws_pictures(find_game("NhEnv").viewer) and not draws_pictures(None)
+    assert not draws_pictures(PlainViewer(CONTRACT))
+    for mode in ("rgb_array", "human"):
+        env = PvpEnv(game=Told(), render_mode=mode)
+        with pytest.raises(ValueError, match=r"Texts draws no pictures: give it picture\(\), or .*render_mode='ansi'"):
+            env.reset()
+            env.render()

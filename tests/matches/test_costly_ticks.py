@@ -21,6 +21,7 @@ from sb3_pvp.games.pettingzoo import PettingZooGame
 from sb3_pvp.matches.costly_ticks import CostlyTick, costly_ticks
 from sb3_pvp.matches.replay.record import second_opinion
 from sb3_pvp.policies.files.model_files import load_opponent
+from tests.game.aiming_game import AimForTwo
 
 PLAY, SLIP, BLUNDER, FIDGET = range(4)
 TICKS, HARM = 6, np.array([0.0, 0.1, 0.4, 0.0])
@@ -69,6 +70,10 @@ class Watcher:
 
     def __init__(self, remembers: bool) -> None:
         self.remembers, self.seeds = remembers, list[int]()
+        self.told: Any = None
+
+    def watch(self, world: Any, fights: Any, seat: int) -> None:
+        self.told = world, fights, seat
 
     def initial_state(self, seeds: Sequence[int]) -> NDArray[Any]:
         self.seeds += seeds
@@ -76,6 +81,8 @@ class Watcher:
 
     def predict(self, observation: Any, state: Any, episode_start: Any, deterministic: bool, action_masks: Any) -> Any:
         now, before = observation[:, 0, 0], observation[:, 1, 0]
+        (world, fights, seat), self.told = self.told, None
+        assert (world.obs[fights, seat, 0] == now).all()
         runs = (now > 0) & (now < TICKS)  # the others may be over, or not have begun
         assert (before == np.maximum(now - 2, 0))[runs].all()
         if self.remembers:
@@ -206,6 +213,11 @@ def test_what_is_wrong_is_said_in_one_line(changes: dict[str, Any], message: str
     with pytest.raises(ValueError, match=message) as refused:
         costly_ticks(NERVES, 1, given.pop("actions"), given.pop("seat"), given.pop("fighter"), **given)
     assert "\n" not in str(refused.value)
+
+
+def test_a_game_that_asks_for_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="costly ticks are choices, but aim_for_two asks for numbers"):
+        costly_ticks(FightSettings(game=AimForTwo()), 1, np.zeros((1, 2, 4)), 0, "half")
 
 
 def test_a_world_that_cannot_be_reseeded_is_refused() -> None:

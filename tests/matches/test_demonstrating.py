@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,11 +14,14 @@ import pytest
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.game import find_game
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.matches.demonstrating import check_fits, demonstrate, gather
+from sb3_pvp.matches.demonstrating import answers, check_fits, demonstrate, gather
 from sb3_pvp.matches.replay import record_fight, save_fight
 from sb3_pvp.policies.files.demonstrations import Demonstration, save_demonstration
 from tests.algorithms.imitation.test_cloning import random_fights
+from tests.envs.planes_game import PICTURE, PLANES
+from tests.game.aiming_game import AimForTwo
 from tests.players.opponent_models import random_model
+from tests.players.throwing_game import Throwing
 
 NH, GAME = load_contract("NhEnv"), find_game("NhEnv")
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
@@ -114,3 +120,51 @@ def test_nothing_at_all_is_one_line(tmp_path: Path) -> None:
         gather([tmp_path], GAME)
     with pytest.raises(ValueError, match="nobodyy"):
         gather(["nobodyy"], GAME)
+
+
+class Guesses(Throwing):
+    scripts: ClassVar = {"any": lambda turn: turn.choose_at_random()}
+
+
+def test_against_itself_a_fighter_is_not_its_own_mirror() -> None:
+    assert {each.outcome for each in demonstrate("any", Guesses(), 20, "any")} >= {"won", "lost"}
+
+
+class Looker:
+    """Takes the first open choice; says nothing about its next state, and asks to be shown vectors."""
+
+    def __init__(self, sees: tuple[int, ...], frames: tuple[int, ...]) -> None:
+        self.shape = (*frames, prod(sees))
+        if frames:
+            self.frame_ages = tuple(range(*frames))
+
+    def initial_state(self, seeds: Sequence[int]) -> Any:
+        return np.array(seeds)
+
+    def predict(self, observation: Any, state: Any, start: Any, deterministic: bool, masks: Any) -> Any:
+        assert observation.dtype == np.float32 and observation.shape == (len(masks), *self.shape)
+        assert state is not None and len(state) == len(masks)
+        return masks.argmax(1)[:, np.newaxis], None
+
+
+@pytest.mark.parametrize("frames", [(), (1,), (2,)])
+@pytest.mark.parametrize(("name", "sees"), [("PLANES_GAME", PLANES), ("PICTURE_GAME", PICTURE)])
+def test_games_whose_observations_are_arrays(
+    name: str, sees: tuple[int, ...], frames: tuple[int, ...], tmp_path: Path
+) -> None:
+    game, looker = find_game(f"tests.envs.planes_game:{name}"), Looker(sees, frames)
+    watched = [*demonstrate(looker, game, 3)]
+    save_fight(record_fight(looker, looker, game=game), tmp_path / "fight.json.gz")
+    found = gather([tmp_path], game).demonstrations
+    for each in (*watched, *found):
+        assert each.observations.shape == (len(each.actions), *sees)
+        check_fits(each, game)
+    assert len(watched) == 3 and len(found) == 2
+    if frames != (2,):  # a demonstration has one frame
+        assert all(map(alike, found, answers(looker, found)))
+
+
+def test_games_that_ask_for_numbers_are_refused() -> None:
+    for used in (lambda: next(demonstrate("half", AimForTwo(), 1)), lambda: gather(["half"], AimForTwo())):
+        with pytest.raises(ValueError, match="demonstrations are of choices, but aim_for_two asks for numbers"):
+            used()

@@ -14,6 +14,7 @@ from sb3_pvp.matches.rating import play_matches, rate
 from sb3_pvp.players.league import League, Player
 
 A, B = Player("scripted"), Player("noop")
+pytestmark = pytest.mark.usefixtures("one_worker")
 
 
 def tell_niceness(*arguments: Any, **keywords: Any) -> Any:

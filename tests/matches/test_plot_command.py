@@ -69,6 +69,9 @@ def test_labels_can_be_given(tmp_path: Path) -> None:
     runs = find_runs([f"ours={a}", str(b)])
     assert [(run.label, run.seed) for run in runs] == [("ours", 3), ("maskable_ppo, NhEnv", None)]
     assert list(group_runs(runs)) == ["ours", "maskable_ppo, NhEnv"]
+    equals = make_run(tmp_path / "lr=0.1")
+    assert [run.label for run in find_runs([str(equals), f"ours={equals}"])] == ["ours"]
+    assert [run.label for run in find_runs([str(equals)])] == ["maskable_ppo, NhEnv"]
 
 
 def test_every_metric(tmp_path: Path) -> None:
@@ -146,7 +149,7 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.filterwarnings("ignore:Skipping")  # those of the other run
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half of a file \x80"])
+@pytest.mark.parametrize("content", [pytest.param(b"", marks=pytest.mark.slow), b"PK\x03\x04 half of a file \x80"])
 def test_a_damaged_file_leaves_one_run_out(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the metric that is in the file; it still counts as recorded when a metric is chosen."""
     runs = [make_run(tmp_path / name, gamma=gamma) for name, gamma in (("a", 0.9), ("b", 0.9), ("c", 0.8))]

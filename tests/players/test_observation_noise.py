@@ -9,10 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from sb3_pvp.common.random_words import RandomWords, words_from_seeds
-from sb3_pvp.envs import NhEnv, NhVecEnv
+from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice, PvpVecEnv
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.players.seats import ObservationNoise
 from tests.envs.fake_world import FakeWorld
+from tests.envs.planes_game import PICTURE, PICTURE_GAME
 
 CONTRACT = load_contract("NhEnv")
 NOTHING = np.zeros((3, CONTRACT.num_heads), np.int64)
@@ -149,3 +150,23 @@ def test_frames_before_the_start_stay_zero() -> None:
 def test_bad_noise_is_refused(noise: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NhEnv(world=FakeWorld, noise=noise)
+
+
+@pytest.mark.parametrize(("value", "ends"), [(10, {10, 255}), (-10, {0, 245})])
+def test_pixels_stay_within_their_range(value: int, ends: set[int]) -> None:
+    seen: list[Any] = []
+
+    class Seer:
+        def initial_state(self, seeds: Any) -> Any:
+            return np.zeros(len(seeds))
+
+        def predict(self, observation: Any, state: Any, start: Any, deterministic: bool, masks: Any) -> Any:
+            seen.append(observation)
+            return masks.argmax(1)[:, np.newaxis], state
+
+    noise = adders(([f"0:{np.prod(PICTURE)}"], value))
+    env = PvpVecEnv(2, OpponentChoice(Seer(), noise=noise), game=PICTURE_GAME, noise=noise)
+    looks = [env.reset()["observation"]]
+    for _ in range(3):
+        looks.append(env.step(env.action_masks().argmax(1)[:, np.newaxis])[0]["observation"])
+    assert {*np.unique(looks).tolist()} == {*np.unique(seen).tolist()} == ends

@@ -12,12 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice
+from sb3_pvp.envs import NhEnv, NhVecEnv, OpponentChoice, PvpVecEnv
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
 from sb3_pvp.policies.files.model_files import load_opponent
 from tests.envs.fake_world import FakeWorld, ending
 from tests.envs.test_env_state import assert_plain, play
+from tests.game.team_game import CoinsForTwo
 from tests.players.opponent_models import plain_model, random_model, saved
 
 CONTRACT = load_contract("NhEnv")
@@ -122,7 +123,7 @@ def test_an_opponent_comes_with_the_next_episode() -> None:
         told += [info["opponent"] for info in env.step(np.zeros((2, CONTRACT.num_heads), np.int64))[3] if info]
     assert told == ["noop", "noop", "noop", "him"]
     assert [info["opponent"] for info in env.reset_infos] == ["noop", "him"]
-    assert [info["seed"] for info in env.reset_infos] == [None, None]
+    assert not any("seed" in info for info in env.reset_infos)
 
 
 def test_a_newcomer_has_random_numbers_that_follow_from_the_seed() -> None:
@@ -169,16 +170,12 @@ def test_whoever_is_late_does_nothing_and_decides_by_what_was_seen_then() -> Non
 def test_a_delay_ends_with_the_episode() -> None:
     witness = Witness()
     world = ending((Outcome.WON, Outcome.LOST), tick=2)
-    env = NhVecEnv(1, world=world, opponent=OpponentChoice(witness, delay_chance=0.7))
+    env = NhVecEnv(1, world=world, opponent=OpponentChoice(witness, delay_chance=0.7), seed=1)
     env.reset()
     for _ in range(60):
         env.step(NOTHING)
-    assert {(call["ticks"][0], bool(call["start"][0])) for call in witness.calls} == {
-        (0, True),
-        (0, False),
-        (1, False),
-    } or True
-    assert all(call["ticks"][0] in (0, 1) for call in witness.calls)
+    # What was seen before an episode's start is never decided by, nor is the start told twice.
+    assert {(call["ticks"][0], bool(call["start"][0])) for call in witness.calls} == {(0, True), (1, False)}
 
 
 def test_deterministic_opponents_take_the_most_likely_choice(models: dict[str, str]) -> None:
@@ -211,6 +208,16 @@ def test_overrides_concern_the_opponent_s_seat_only() -> None:
     assert "seat_reset_params" not in world.options[0]
     own = {"accountBuild": "MED", "randomizeGear": True}
     assert world.options[1]["seat_reset_params"] == (own, {**own, "accountBuild": "MAXED"})
+
+
+def test_reset_params_of_a_seat_are_refused_by_worlds_that_know_none() -> None:
+    choice = OpponentChoice("noop", reset_params={"strength": 2})
+    with pytest.raises(ValueError, match="CoinsForTwoWorld has no seat_reset_params"):
+        PvpVecEnv(2, choice, game=CoinsForTwo)
+    env = PvpVecEnv(2, game=CoinsForTwo)
+    with pytest.raises(ValueError, match="CoinsForTwoWorld has no seat_reset_params"):
+        env.env_method("set_opponent", choice)
+    env.reset()
 
 
 def test_fight_params_concern_both_seats() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import pytest
 import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,14 +92,12 @@ def situations(draw: st.DrawFn, rows: int = 6) -> Given:
     return Given(contract, th.tensor(logits), masks, uniforms)
 
 
-ARCHITECTURES = [{}, {"head_arch": [3]}, {"autoregressive": False}]
-every_architecture = pytest.mark.parametrize("arguments", ARCHITECTURES, ids=str)
+ARCHITECTURES = st.sampled_from([{}, {"head_arch": [3]}, {"autoregressive": False}])
 many = settings(deadline=None, max_examples=40)
 
 
-@every_architecture
 @many
-@given(case=situations())
+@given(arguments=ARCHITECTURES, case=situations())
 def test_policies_and_actors_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> None:
     policy = case.own_policy(**arguments)
     seen = {key: part.numpy() for key, part in case.observations.items()}
@@ -111,9 +108,8 @@ def test_policies_and_actors_choose_what_is_legal(arguments: dict[str, Any], cas
     case.check(act_batched([actor], [case.observations["observation"]], case.masks, case.uniforms).numpy())
 
 
-@every_architecture
 @many
-@given(case=situations())
+@given(arguments=ARCHITECTURES, case=situations())
 def test_probabilities_are_those_of_legal_entries(arguments: dict[str, Any], case: Given) -> None:
     policy, backends = case.own_policy(**arguments), (TorchBackend, CompiledBackend)
     seen, masks = case.observations["observation"].numpy(), case.masks.numpy()
@@ -130,9 +126,8 @@ def test_probabilities_are_those_of_legal_entries(arguments: dict[str, Any], cas
 Evaluate = Callable[[th.Tensor, th.Tensor, th.Tensor], tuple[th.Tensor, th.Tensor]]
 
 
-@every_architecture
 @many
-@given(case=situations(), seed=st.integers(0, 2**31))
+@given(arguments=ARCHITECTURES, case=situations(), seed=st.integers(0, 2**31))
 def test_learning_is_finite_and_the_same_compiled(arguments: dict[str, Any], case: Given, seed: int) -> None:
     heads = case.own_policy(**arguments).heads
     actions = th.as_tensor(case.contract.random_action(case.masks.numpy(), np.random.default_rng(seed)))
@@ -150,9 +145,8 @@ def test_learning_is_finite_and_the_same_compiled(arguments: dict[str, Any], cas
         assert one.isfinite().all()
 
 
-@every_architecture
-@settings(deadline=None, max_examples=15)
-@given(case=situations())
+@settings(deadline=None, max_examples=20)
+@given(arguments=ARCHITECTURES, case=situations())
 def test_graphs_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> None:
     policy = case.own_policy(**arguments)
     found = run(actor_graph(policy), case)

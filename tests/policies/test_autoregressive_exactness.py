@@ -190,12 +190,13 @@ def test_a_temperature_is_refused_as_a_whole() -> None:
     close([*policy.parameters()], before, rtol=0, atol=0)
 
 
-def test_a_million_joint_actions_are_legal() -> None:
+@pytest.mark.parametrize("count", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_very_many_joint_actions_are_legal(count: int) -> None:
     """Masks of any density, rules of NhEnv, extreme preferences among them."""
     th.manual_seed(1)
     broken = total = 0
     for seed in range(10):
-        case = random_policy(NH, seed, batch=20_000)
+        case = random_policy(NH, seed, batch=count // 50)
         with th.no_grad():
             for weight in case.policy.actor.parameters():
                 weight.mul_(10.0 ** (seed % 3 - 1))
@@ -203,7 +204,7 @@ def test_a_million_joint_actions_are_legal() -> None:
         for actions in (distribution.sample() for _ in range(5)):
             total += len(actions)
             broken += np.count_nonzero(breaks_a_rule(case.masks.numpy(), actions.numpy()))
-    assert (total, broken) == (1_000_000, 0)
+    assert (total, broken) == (count, 0)
 
 
 def test_a_head_without_a_legal_entry_takes_entry_0_for_certain() -> None:

@@ -71,6 +71,7 @@ def test_bare_arrays_work(model: MaskablePPO, observation: dict[str, Any]) -> No
         actions, _ = model.predict(batch, deterministic=True, action_masks=np.stack([mask] * 3))
         assert actions.tolist() == [expected.tolist()] * 3
         assert model.predict(batch, deterministic=True, action_masks=mask)[0].tolist() == actions.tolist()
+    assert model.predict(raw, deterministic=np.bool_(True), action_masks=mask)[0].tolist() == expected.tolist()
     without = {"observation": raw, "action_mask": observation["action_mask"]}
     assert model.predict(without, deterministic=True)[0].tolist() == expected.tolist()
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch as th
 
+from sb3_pvp.policies.heads import AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.networks import RunningNormalizer
 
 
@@ -15,6 +17,28 @@ def test_statistics_of_parts_are_those_of_the_whole() -> None:
     th.testing.assert_close(normalizer.mean, samples.mean(0), atol=1e-3, rtol=1e-5)
     th.testing.assert_close(normalizer.variance, samples.var(0, correction=0), atol=1e-2, rtol=1e-4)
     assert normalizer(samples).mean().abs() < 1e-3
+
+
+def test_on_another_device_they_are_the_same_without_copies_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = AutoregressiveHeads(2, DependencyRules((3, 2)), ((), ()), True, True, False)
+    rows, copied = th.randn(5000, 7), []
+    actions = th.stack([th.randint(size, (5000,)) for size in (3, 2)], 1)
+    pending, double = [], th.Tensor.double
+
+    def copy(tensor: th.Tensor) -> th.Tensor:
+        copied.append(len(tensor))
+        return double(tensor)
+
+    for is_cpu in (True, False):
+        monkeypatch.setattr(th.Tensor, "is_cpu", is_cpu)
+        monkeypatch.setattr(th.Tensor, "double", copy)
+        normalizer = RunningNormalizer(8)
+        normalizer.observe(rows, 1)
+        heads.normalizer.pending.zero_()
+        heads.observe(actions)
+        pending.append((normalizer.pending, heads.normalizer.pending.clone()))
+    th.testing.assert_close(pending[0], pending[1])
+    assert 0 < max(copied) <= 2048 and sum(copied) == 10_000
 
 
 def test_observing_changes_nothing_until_the_update() -> None:

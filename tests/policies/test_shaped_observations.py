@@ -33,7 +33,7 @@ from sb3_pvp.policies.export.inference import BACKENDS, open_backend
 from sb3_pvp.policies.features import frames_of
 from sb3_pvp.policies.files.description import contract_hash
 from sb3_pvp.policies.files.fighter_files import export_fighter
-from sb3_pvp.policies.files.model_files import load_opponent
+from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 from sb3_pvp.policies.files.reading import read
 from sb3_pvp.serving import Client
 from tests.envs.planes_game import HEAD, PICTURE_GAME, PLANES, PLANES_GAME, Board, PlanesCnn
@@ -220,6 +220,20 @@ def test_as_an_opponent_also_while_learning(tmp_path: Path) -> None:
         assert evaluate_model(model, env, 16).decided == 16
     actors = made("cnn", num_envs=4, opponent=str(tmp_path / "cnn.zip"))
     assert actors.learn(4 * 32).num_timesteps == 4 * 32
+
+
+@pytest.mark.parametrize(("game", "name"), [(PLANES_GAME, "ResidualPlanes"), (PICTURE_GAME, "NatureCNN")])
+def test_an_opponent_whose_extractor_goes_by_its_name(game: Game, name: str, tmp_path: Path) -> None:
+    """As in YAML, where the arguments in the zip keep the name."""
+    arguments = {"features_extractor_class": name, "features_extractor_kwargs": {"features_dim": 8}, "net_arch": []}
+    model = PvpPPO(AutoregressivePolicy, PvpVecEnv(2, game=game, seed=0), policy_kwargs=arguments, **SMALL)
+    model.save(tmp_path / "named.zip")
+    seen, masks = positions(game, 16)
+    observations = {"observation": seen, "action_mask": masks.astype(np.int8)}
+    wanted, _ = model.predict(observations, deterministic=True)
+    for opponent in (load_opponent(tmp_path / "named.zip"), model_opponent(model)):
+        given = opponent.initial_state(range(16)), np.zeros(16, bool), True, masks
+        assert np.array_equal(opponent.predict(seen.reshape(16, 1, -1), *given)[0], wanted)
 
 
 @pytest.mark.parametrize("kind", ["cnn", "stock"])

@@ -92,6 +92,7 @@ class ActorVecEnv(VecEnvWrapper):
         own: Any = venv
         self._log_episode = own.log_episode
         self.rows, self.n_steps, self.policy = _parts(venv.num_envs, num_actors), n_steps, policy
+        self.num_actors = num_actors  #: As many as were asked for.
         specs = [
             ActorSpec(own.part(rows.start, rows.stop - rows.start), packed_policy(policy), rows) for rows in self.rows
         ]
@@ -221,7 +222,7 @@ class ActorVecEnv(VecEnvWrapper):
         return [results[row] for row in rows]
 
     def _set_up(self, index: int) -> None:
-        """Makes the settings of a lost actor in this process's environment, which plays nothing, to answer for it."""
+        """Makes the settings of an actor in this process's environment, to answer or to play in its place."""
         rows = range(self.rows[index].start, self.rows[index].stop)
         for name, own, arguments in self._settings[index]:
             self.venv.env_method(name, *arguments, indices=rows if own is None else [rows[row] for row in own])
@@ -256,6 +257,13 @@ class ActorVecEnv(VecEnvWrapper):
     def step_wait(self) -> Any:
         """Not supported."""
         raise NotImplementedError
+
+    def end(self) -> VecEnv:
+        """Ends the actors alone; returns the environments, which have their settings, and must be reset."""
+        for index in range(len(self.rows)):
+            self._set_up(index)
+        self._end()
+        return self.venv
 
     def close(self) -> None:
         """Ends the actors."""

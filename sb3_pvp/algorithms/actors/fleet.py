@@ -24,7 +24,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.actors.rollout_memory import MEMORY, RolloutMemory, shape_of_states
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
+from sb3_pvp.policies.features import map_parts
+from sb3_pvp.policies.networks import ROWS_AT_ONCE
 
 #: Arrays of a rollout by name, see `layout`.
 Arrays = dict[str, NDArray[Any]]

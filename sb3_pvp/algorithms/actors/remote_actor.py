@@ -104,21 +104,21 @@ class FetchedFiles:
         import ray
 
         wanted = str(path)
-        if wanted not in self._known:
+        known = self._known.get(wanted)
+        if known is None or not known.exists():  # it has made room for others
             try:
                 version, name, (content,) = ray.get(self._files.read.remote(wanted))
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
             # A folder for each version: a file of the learner may change its content, but not its name.
-            copy = Path(self._root.name, version, name)
-            if not copy.exists():
-                copy.parent.mkdir()
-                copy.write_bytes(ray.get(content))
+            known = self._known[wanted] = Path(self._root.name, version, name)
+            if not known.exists():
+                known.parent.mkdir()
+                known.write_bytes(ray.get(content))
                 folders = sorted(Path(self._root.name).iterdir(), key=os.path.getmtime)
                 for folder in folders[:-KEPT_FILES]:
                     shutil.rmtree(folder)
-            self._known[wanted] = copy
-        return self._known[wanted]
+        return known
 
 
 class RemoteActor:

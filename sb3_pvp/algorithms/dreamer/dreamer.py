@@ -35,7 +35,7 @@ from sb3_pvp.algorithms.dreamer.world_model import Latent, Tensors
 from sb3_pvp.algorithms.hyperparameters import is_schedule, value_at
 from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.common.arguments import ABOVE_0, POSITIVE, Kind
-from sb3_pvp.common.errors import foreign, require_known
+from sb3_pvp.common.errors import arguments_of, foreign, require_all_known, require_known
 from sb3_pvp.common.rows_on_disk import remove_rows
 from sb3_pvp.policies.files.model_files import load_to_train
 from sb3_pvp.policies.files.registry import find_algorithm
@@ -43,6 +43,14 @@ from sb3_pvp.policies.files.registry import find_algorithm
 #: Returns are of two states in a row, at least.
 _PAIR = Kind[int](Annotated[int, Field(ge=2)], "an integer of at least 2")
 _LAST = Kind[int](Literal[0] | Annotated[int, Field(ge=2)], "0, for all states, or an integer of at least 2")
+#: Arguments of `OffPolicyAlgorithm` that would do nothing.
+_WITHOUT = (
+    *("action_noise", "gradient_steps", "learning_starts", "n_steps", "optimize_memory_usage", "replay_buffer_class"),
+    *("replay_buffer_kwargs", "sde_sample_freq", "sde_support", "support_multi_env", "train_freq", "use_sde"),
+    "use_sde_at_warmup",
+)
+#: What of the infos of a step is recorded.
+_RECORDED = ("episode", "is_success", "terminal_observation", "TimeLimit.truncated")
 
 
 class DreamerV3(OffPolicyAlgorithm):
@@ -54,8 +62,9 @@ class DreamerV3(OffPolicyAlgorithm):
     checkpoints, is ``rollout_steps`` steps of each environment. The replay is in ``replay_folder``, by default in
     the folder of the run, if it has one, else in memory. On a GPU, ``cuda_graph`` makes all of an update one call;
     with ``precision="bf16"`` products are in bfloat16. ``ent_coef`` may be a schedule over rollouts, as `PvpPPO` has
-    them. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``,
-    ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it and all ``others`` are arguments of `OffPolicyAlgorithm`.
+    them. ``policy_kwargs`` are those of `DreamerPolicy`: ``size``, ``mlp_keys``, ``cnn_keys``, ``optimizer_kwargs``; it
+    and all ``others`` are arguments of `OffPolicyAlgorithm`, except those that have no effect here, such as
+    ``gradient_steps``. Raises `ValueError` for these and unknown ones.
 
     Where observations have an action mask, the policy is a `FighterPolicy`, and a share ``recent`` of the sequences
     that are replayed are of fights against opponents who are present now, once these have changed.
@@ -63,7 +72,8 @@ class DreamerV3(OffPolicyAlgorithm):
     After `load`, ``learn(..., reset_num_timesteps=False)`` goes on exactly as if it had never stopped, if the replay is
     in a folder and the vectorised environment has ``get_state`` and ``set_state``; other environments begin new
     episodes. A run that stopped in the middle of a rollout goes on there, with the matches of `LeagueCallback` and the
-    opponents of `SelfPlayCallback` so far. For other callbacks a rollout begins there, which is that much shorter.
+    opponents of `SelfPlayCallback` so far. For other callbacks a rollout begins there, which is that much shorter. What
+    a callback saves in ``on_step`` goes on behind that step, of which callbacks that come later have not heard then.
     """
 
     #: Packed state of the run for exact resume; consumed when it learns on after `load`.
@@ -100,6 +110,9 @@ class DreamerV3(OffPolicyAlgorithm):
         _init_setup_model: bool = True,
         **others: Any,
     ) -> None:
+        if without := [name for name in _WITHOUT if name in others]:
+            raise ValueError(f"DreamerV3 has no {without[0]}: leave it out")
+        require_all_known("argument of DreamerV3", others, arguments_of(type(self), _WITHOUT))
         POSITIVE.check(batch_size=batch_size, imagined_steps=imagined_steps, rollout_steps=rollout_steps)
         _PAIR.check(batch_length=batch_length)
         _LAST.check(imag_last=imag_last)
@@ -107,7 +120,7 @@ class DreamerV3(OffPolicyAlgorithm):
         super().__init__(
             policy, env, learning_rate, buffer_size=buffer_size, batch_size=batch_size, tau=tau, gamma=gamma,
             # There is no random phase: the untrained policy acts from the first step.
-            learning_starts=0, train_freq=(rollout_steps, "step"), support_multi_env=True, sde_support=False, **others,
+            learning_starts=0, support_multi_env=True, sde_support=False, **others,
         )  # fmt: skip
         self.batch_length, self.train_ratio = batch_length, train_ratio
         self.gae_lambda, self.ent_coef = gae_lambda, ent_coef
@@ -132,6 +145,7 @@ class DreamerV3(OffPolicyAlgorithm):
         self.set_random_seed(self.seed)
         given = self.observation_space, self.action_space, self.lr_schedule
         self.policy = self.policy_class(*given, **self.policy_kwargs).to(self.device)  # type: ignore[assignment]
+        self.train_freq = self.rollout_steps, "step"  # also where `load` has replaced them
         self._convert_train_freq()
         if self.cuda_graph and is_schedule(self.ent_coef):
             raise ValueError("cuda_graph=True keeps the ent_coef that it began with: give a number, not a schedule")
@@ -140,6 +154,8 @@ class DreamerV3(OffPolicyAlgorithm):
         self._counted: float | None = None
         self._carried: Carried | None = None
         self._rewards = np.zeros(self.n_envs, np.float32)
+        #: What a step has led to, with rewards, dones and infos, while callbacks hear of it; else ``None``.
+        self._step: tuple[Any, NDArray[Any], NDArray[Any], list[dict[str, Any]]] | None = None
         self._figures: Tensors = {}
         self._seen: Sequences | None = None
         self._rate = th.zeros((), device=self.device)
@@ -148,13 +164,19 @@ class DreamerV3(OffPolicyAlgorithm):
             vars(self).update(fights or {})
 
     def _setup_learn(self, total_timesteps: int, callback: Any = None, is_new: bool = True, *args: Any) -> Any:
-        """Opens the replay; raises `ValueError` if its folder holds that of another run."""
+        """Opens the replay; raises `ValueError` if its folder has that of another run, or nothing would be learned."""
         self.resumable_parts, self._played = {"dreamer": self}, 0
         if self.cuda_graph and self.device.type != "cuda":
             raise ValueError(f"cuda_graph=True needs device='cuda', but this model is on {self.device}: leave it out")
         if self.cuda_graph and isinstance(self.policy, FighterPolicy):
             raise ValueError(
                 "cuda_graph=True is not for games with action masks, whose heads choose on the CPU: leave it out"
+            )
+        needed = self.batch_size * self.batch_length
+        if self.n_envs * max(self.buffer_size // self.n_envs, 1) < needed:
+            raise ValueError(
+                f"buffer_size={self.buffer_size} has no room for the {needed} sequences, batch_size * batch_length, "
+                "that learning begins with: give a larger one"
             )
         self._learning = GraphedCall(self._learn) if self.cuda_graph else self._learn
         if is_new:
@@ -170,9 +192,12 @@ class DreamerV3(OffPolicyAlgorithm):
         place = self.replay_folder or (self.run_folder and Path(self.run_folder, "replay"))
         folder = Path(place) if place else None
         if folder and self.training_state is None and folder.is_dir() and any(folder.iterdir()):
-            if is_new:
-                raise ValueError(f"{folder} has the replay of another run: resume that one, or take another folder")
-            remove_rows(folder)  # a checkpoint without its state does not know what is what in them
+            if is_new or self.replay_folder:
+                raise ValueError(
+                    f"{folder} has the replay of another run: resume that one, take another folder, or remove it"
+                )
+            # In the run's own folder; but a checkpoint without its state does not know what is what in them.
+            remove_rows(folder)
         # A sequence begins with the record whose state is carried into the first one that is trained on.
         given = self.n_envs, self._layout(), self.batch_length + 1, self.seed, folder
         if OPPONENT in given[1]:
@@ -196,6 +221,7 @@ class DreamerV3(OffPolicyAlgorithm):
             "_counted",
             "_carried",
             "_rewards",
+            "_step",
             "_figures",
             "_seen",
             "_rate",
@@ -215,23 +241,30 @@ class DreamerV3(OffPolicyAlgorithm):
 
     @classmethod
     def load(cls, path: Any, env: Any = None, *args: Any, **kwargs: Any) -> DreamerV3:
-        """Loads a model as SB3 does; raises `ValueError` for a file that is none, also of another Dreamer."""
+        """Loads a model as SB3 does; ``kwargs`` are SB3's, or arguments of the algorithm that replace the saved ones.
+
+        Raises `ValueError` for an unknown one, and a file that is no model, also of another Dreamer.
+        """
+        known, of_sb3 = arguments_of(cls, _WITHOUT), ("custom_objects", "force_reset", "print_system_info")
+        require_all_known(f"argument of {cls.__name__}.load", kwargs, known and known.union(of_sb3))
         with foreign(f"{path} cannot be loaded as a DreamerV3 of this edition"):
             loaded: DreamerV3 = load_to_train(super().load, path, env, *args, **kwargs)
             return loaded
 
     def get_state(self) -> dict[str, Any]:
-        """Returns what is not in the policy, between two steps."""
-        carried = self._carried and [part.cpu().numpy() for part in self._carried]
+        """Returns what is not in the policy, between two steps or while callbacks hear of one."""
+        carried, step = self._carried and [part.cpu().numpy() for part in self._carried], self._step
+        if step is not None:  # infos may have what cannot be pickled
+            step = *step[:3], [{name: info[name] for name in _RECORDED if name in info} for info in step[3]]
         state = {"carried": carried, "rewards": self._rewards.copy(), "counted": self._counted}
-        return state | {"played": self._played, "replay": self.replay_buffer.get_state()}
+        return state | {"played": self._played, "step": step, "replay": self.replay_buffer.get_state()}
 
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Restores what `get_state` returned; ``same_episodes``: the environments continue theirs."""
         self._played = state.get("played", 0)  # files of earlier versions have none
         if same_episodes and state["carried"]:
             self._carried = Carried(*(th.as_tensor(part, device=self.device) for part in state["carried"]))
-            self._rewards = state["rewards"]
+            self._rewards, self._step = state["rewards"], state.get("step")  # nor this
         if state["replay"] is not None and not self.replay_buffer.set_state(state["replay"]):
             warnings.warn("There is no replay of this run any more: it goes on with an empty one", stacklevel=2)
         elif self.replay_buffer.counts.any():
@@ -248,38 +281,46 @@ class DreamerV3(OffPolicyAlgorithm):
     ) -> RolloutReturn:
         """Plays a rollout, or the rest of one, and learns meanwhile; a loaded run resumes before it."""
         resumable.resume(self, env)
-        # What is due after a rollout, `learn` has done, unless the run was stopped at its end.
-        self.train(self.gradient_steps, self.batch_size)
+        is_amid = self._step is not None  # a callback has saved it: updates are due behind the step
+        if not is_amid:
+            # What is due after a rollout, `learn` has done, unless the run was stopped at its end.
+            self.train(self.gradient_steps, self.batch_size)
         if env.has_attr("set_trained_rollouts"):
             env.env_method("set_trained_rollouts", self.trained_rollouts)
         callback.on_rollout_start()
-        n_steps, is_over = self._played, False
-        while not is_over:
+        goes_on, is_over = True, is_amid and self._finish_step(callback, train_freq, log_interval)
+        while goes_on and not is_over:
             self.train(self.gradient_steps, self.batch_size)
             actions = self._act()
             new_obs, rewards, dones, infos = env.step(actions)
-            n_steps += 1
+            self._step = new_obs, rewards, dones, infos
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             try:
                 goes_on = callback.on_step()
             finally:  # Whatever it raises, the step is recorded, the last one ends its rollout, and the run can resume.
-                self._update_info_buffer(infos, dones)
-                self._add_last_records(rewards, dones, infos)
-                self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards  # type: ignore[assignment]
-                self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-                for _ in range(dones.sum()):
-                    self._episode_num += 1
-                    if log_interval is not None and self._episode_num % log_interval == 0:
-                        self.dump_logs()
-                is_over = n_steps >= train_freq.frequency or self.num_timesteps >= self._total_timesteps
-                self._played = 0 if is_over else n_steps
-                if is_over:
-                    self.trained_rollouts += 1
-                    callback.on_rollout_end()
-            if not goes_on:
-                break
-        return RolloutReturn(n_steps, 0, continue_training=goes_on)
+                is_over = self._finish_step(callback, train_freq, log_interval)
+        return RolloutReturn(train_freq.frequency, 0, continue_training=goes_on)
+
+    def _finish_step(self, callback: BaseCallback, train_freq: TrainFreq, log_interval: int | None) -> bool:
+        """Records what a step has led to, once callbacks have changed its rewards; returns if its rollout is over."""
+        assert self._step is not None
+        (new_obs, rewards, dones, infos), self._step = self._step, None
+        self._update_info_buffer(infos, dones)
+        self._add_last_records(rewards, dones, infos)
+        self._last_obs, self._last_episode_starts, self._rewards = new_obs, dones, rewards
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        for _ in range(dones.sum()):
+            self._episode_num += 1
+            if log_interval is not None and self._episode_num % log_interval == 0:
+                self.dump_logs()
+        self._played += 1
+        is_over = self._played >= train_freq.frequency or self.num_timesteps >= self._total_timesteps
+        if is_over:
+            self._played = 0
+            self.trained_rollouts += 1
+            callback.on_rollout_end()
+        return is_over
 
     def _act(self) -> NDArray[Any]:
         """Returns actions of all environments; the record of an observation is complete with the action taken there."""

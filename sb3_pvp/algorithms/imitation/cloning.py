@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ROWS_AT_ONCE
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED
 from sb3_pvp.policies.files.demonstrations import Demonstration
 from sb3_pvp.policies.judging import shaped
+from sb3_pvp.policies.networks import ROWS_AT_ONCE
 
 Flags = NDArray[np.bool_]
 
@@ -46,7 +47,7 @@ class Cloning(NamedTuple):
 
     before: Agreement
     after: Agreement
-    epochs: int  #: After which it was best.
+    epochs: int  #: After which it was best; 0: they have made it no better, and it is as it was.
     learned: int  #: Fights that it has learned from; the rest were held out.
     held_out: int
 
@@ -155,7 +156,7 @@ def clone(
     seed: int = 0,
     progress: Callable[[Agreement], object] = lambda found: None,
 ) -> Cloning:
-    """Teaches the policy of a `PvpPPO` what was done in fights; the epoch that foretold best is kept.
+    """Teaches the policy of a `PvpPPO` what was done in fights; the epoch that foretold best is kept, if any did.
 
     Every head learns the choices that were open, given those of earlier heads, so what comes out is legal. With memory
     it learns from whole fights.
@@ -189,8 +190,8 @@ def clone(
             # Demonstrations do not have what only a critic sees: its first rollout counts as much as these zeros.
             policy.observation_normalizer.count.clamp_(max=model.n_steps * model.n_envs)
     weights = th.as_tensor(lessons.weights(contract, rare), device=policy.device)
-    before, best = agreement(policy, judged), None
-    kept, since, at = policy.state_dict(), 0, 0
+    before = best = agreement(policy, judged)
+    kept, since, at = deepcopy(policy.state_dict()), 0, 0
     first = th.tensor(contract.head_offsets[:-1], device=policy.device)
     optimizer = th.optim.Adam(policy.parameters(), lr=learning_rate)
     for epoch in range(1, epochs + 1):
@@ -211,13 +212,13 @@ def clone(
         found = agreement(policy, judged)
         progress(found)
         since += 1
-        if best is None or found.log_likelihood > best.log_likelihood:
+        if found.log_likelihood > best.log_likelihood:
             best, kept, since, at = found, deepcopy(policy.state_dict()), 0, epoch
         if since >= patience:
             break
     policy.load_state_dict(kept)
     policy.forget_tables()
-    return Cloning(before, best or before, at, len(learned), len(judged))
+    return Cloning(before, best, at, len(learned), len(judged))
 
 
 def _contract_of(policy: AutoregressivePolicy) -> Contract:

@@ -89,11 +89,9 @@ class GroupRolloutBuffer:
         actions: Floats,
         rewards: Floats,
         episode_starts: Booleans,
-        log_probs: Floats | float = 0.0,
         action_masks: Booleans | None = None,
-        agent_rewards: Floats | None = None,
     ) -> None:
-        """Adds a step of all teams: what they saw and did, and what that was paid. `evaluate` adds values.
+        """Adds a step of all teams: what they saw and did, and what that was paid. `evaluate` adds the rest.
 
         Args:
             observations: of all agents ``(n_envs, agents, size)``; where one is absent, anything.
@@ -102,19 +100,14 @@ class GroupRolloutBuffer:
             rewards: of the whole team ``(n_envs,)``; after the last step of an episode that was cut off it includes
                 the discounted value of what came next, as in SB3.
             episode_starts: whether the step is the first of an episode ``(n_envs,)``.
-            log_probs: per dimension of the actions ``(n_envs, agents, action size)``, unless `evaluate` adds them.
             action_masks: after rules between heads ``(n_envs, agents, entries)``; by default all is legal.
-            agent_rewards: of each agent alone ``(n_envs, agents)``; all of its team get them.
         """
         step = self.pos
         # Whoever is absent leaves zeros, so that nothing that is computed from them is NaN.
         self.observations[step] = np.where(active[..., None], observations, 0)
         self.actions[step] = np.where(active[..., None], actions, 0)
         self.action_masks[step] = True if action_masks is None else action_masks
-        self.active[step], self.log_probs[step] = active, log_probs
-        own = 0 if agent_rewards is None else np.where(active, agent_rewards, 0).sum(-1)
-        self.rewards[step] = rewards + own
-        self.episode_starts[step] = episode_starts
+        self.active[step], self.rewards[step], self.episode_starts[step] = active, rewards, episode_starts
         self.pos += 1
         self.full = self.pos == self.buffer_size
 

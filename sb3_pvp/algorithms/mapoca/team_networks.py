@@ -67,20 +67,6 @@ class AgentActor(nn.Module):
         each = [categorical_logs(branch) for branch in self.actions.by_branch(logits)]
         return means, th.cat(each, -1) if each else logits
 
-    @th.no_grad()
-    def sample(self, latent: th.Tensor, masks: th.Tensor, deterministic: bool = False) -> th.Tensor:
-        """Returns actions ``(..., size)`` by what ``body`` returns, the most likely ones if ``deterministic``.
-
-        Rules between heads are the caller's.
-        """
-        means, scores = self.decide(latent, masks)
-        if not deterministic:
-            means = means + th.randn_like(means) * self.log_std.exp()
-            # The largest of logarithms with Gumbel noise is a sample; one draw serves all branches.
-            scores = scores - th.empty_like(scores).exponential_().log()
-        choices = [branch.argmax(-1, keepdim=True) for branch in self.actions.by_branch(scores)]
-        return th.cat([means, *choices], -1)
-
     def evaluate(self, latent: th.Tensor, actions: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Returns log-probabilities per dimension of the action ``(..., size)`` and entropies ``(...)``.
 

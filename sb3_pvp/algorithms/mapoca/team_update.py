@@ -9,22 +9,11 @@ import torch as th
 
 from sb3_pvp.algorithms.mapoca.buffer import TeamSamples
 from sb3_pvp.algorithms.mapoca.team_networks import TeamNetworks
-from sb3_pvp.common.schedules import Linear
 
 #: What linear schedules end at, by hyperparameter; an initial value below it rises.
 FLOORS = {"learning_rate": 1e-10, "clip_range": 0.1, "ent_coef": 1e-5}
 #: What `MapocaUpdate.loss` measures.
 TERMS = ("policy_gradient_loss", "value_loss", "baseline_loss", "entropy_loss", "loss")
-
-
-def linear_decay(hyperparameter: str, initial_value: float, max_steps: int) -> Linear:
-    """Returns the schedule of a hyperparameter in `FLOORS` over ``max_steps`` agent-steps."""
-    return Linear(initial_value, FLOORS[hyperparameter], max_steps)
-
-
-def make_optimizer(networks: TeamNetworks, learning_rate: float) -> th.optim.Adam:
-    """Returns the one optimiser of actor and critic."""
-    return th.optim.Adam(networks.parameters(), learning_rate, eps=1e-8)
 
 
 def clipped_policy_loss(

@@ -28,11 +28,12 @@ def with_actors(model: Any, total_timesteps: int) -> VecEnv:
     if isinstance(env, ActorVecEnv) and env.is_collecting:  # the last call was interrupted
         env.wait()
         model._last_obs = None
-    if not (num_actors := chosen_actors(model, total_timesteps)):
-        return env
-    if model.fleet_factory is LocalActors:
+    num_actors = chosen_actors(model, total_timesteps)
+    if isinstance(env, ActorVecEnv) and num_actors != env.num_actors:
+        env, model._last_obs = env.end(), None
+    if num_actors and model.fleet_factory is LocalActors:
         th.set_num_threads(min(th.get_num_threads(), max(1, num_cores() - num_actors)))  # until `learn` ends
-    if isinstance(env, ActorVecEnv):
+    if not num_actors or isinstance(env, ActorVecEnv):
         return env
     model._last_obs = None  # the actors begin new episodes
     return ActorVecEnv(env, model.policy, model.n_steps, num_actors, model.fleet_factory)
@@ -42,8 +43,9 @@ def chosen_actors(model: Any, total_timesteps: int) -> int:
     """Returns how many actors play, after saying so if that was chosen here."""
     if model.actors != AUTO_ACTORS:
         return int(model.actors)
-    is_possible = isinstance(model.env, ActorVecEnv) or obstacle(model.env) is None
-    cores, is_worth_it = num_cores(), is_possible and total_timesteps >= LEAST_TIMESTEPS
+    if isinstance(model.env, ActorVecEnv):  # those that are there cost nothing more
+        return model.env.num_actors
+    cores, is_worth_it = num_cores(), obstacle(model.env) is None and total_timesteps >= LEAST_TIMESTEPS
     # One core is for learning: with an actor more, all slow each other down (`python -m benchmarks actors`).
     num_actors = min(cores - 1, model.n_envs // LEAST_ROWS) if is_worth_it else 0
     if model.verbose:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
@@ -41,7 +42,7 @@ from sb3_pvp.algorithms.ppo import resumable
 from sb3_pvp.algorithms.ppo.actor_choice import play_on, rollout_of_actors, with_actors
 from sb3_pvp.algorithms.ppo.average import EMA_DECAY, WeightAverage
 from sb3_pvp.algorithms.ppo.buffers import narrowed, reused
-from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet
+from sb3_pvp.algorithms.ppo.magnet import Magnet, make_magnet, place_of
 from sb3_pvp.algorithms.ppo.reward_normalizer import RewardNormalizer, returns_to_go
 from sb3_pvp.algorithms.ppo.rollout_log import RolloutLog, truncated
 from sb3_pvp.algorithms.ppo.update import PpoUpdate, read_buffer, record
@@ -242,7 +243,10 @@ class PvpPPO(MaskablePPO):
         """Drops the callbacks of the last call; a new run also drops the state it would resume from."""
         self._rollout_start, self.resumable_parts = None, {}
         assert self.env is not None
+        self.magnet = place_of(self.magnet, self.run_folder)
         self.pull = make_magnet(self.magnet, self.policy, self.average)
+        if self.pull and self.magnet_coef == 0 and "magnet_coef" not in self.schedules:
+            warnings.warn(f"magnet={self.magnet!r} pulls nowhere without a magnet_coef, such as 0.05", stacklevel=3)
         normalizer = self.get_vec_normalize_env()
         if normalizer and normalizer.norm_obs and self.env.has_attr("match_settings"):
             raise ValueError(f"VecNormalize{RAW_OBSERVATIONS}")

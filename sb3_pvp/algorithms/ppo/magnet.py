@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.type_aliases import PyTorchObs
 
+from sb3_pvp.algorithms.ppo.resumable import found_again
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.features import ACTION_MASK, ROWS_AT_ONCE, map_parts
+from sb3_pvp.policies.features import ACTION_MASK, map_parts
 from sb3_pvp.policies.files.model_files import load
 from sb3_pvp.policies.memory import NOT_CARRIED
+from sb3_pvp.policies.networks import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
     from sb3_pvp.algorithms.ppo.average import WeightAverage
@@ -31,6 +34,16 @@ UNIFORM, EMA = "uniform", "ema"
 #: From raw observations, the policy's own features of them, actions and flat masks of all steps to flat logits of the
 #: magnet ``(steps, A)``: in every head, those of its choice given the actions of earlier heads.
 Magnet = Callable[[PyTorchObs, th.Tensor, th.Tensor, th.Tensor], th.Tensor]
+
+
+def place_of(given: str | None, run_folder: str | Path | None) -> str | None:
+    """Returns what a magnet goes by: of a file its absolute path, also if the folder of the run was moved since."""
+    if given in (None, UNIFORM, EMA):
+        return given
+    place = str(Path(str(given)).absolute())
+    if run_folder is not None:
+        place = found_again(place, Path(run_folder).absolute())
+    return next((name for name in (place, f"{place}.zip") if Path(name).is_file()), given)
 
 
 def make_magnet(given: Any, policy: th.nn.Module, average: WeightAverage | None) -> Magnet | None:

@@ -65,7 +65,7 @@ def resume(model: Any, env: VecEnv) -> None:
     # At the first rollout rather than in load(): only by then have callbacks registered, and the env was reset.
     state, model.training_state, same_episodes = unpack(model.training_state), None, True
     if model.run_folder is not None:
-        state = _found_again(state, Path(model.run_folder).absolute())
+        state = found_again(state, Path(model.run_folder).absolute())
     # Environments first: if they refuse, nothing has changed yet, and what follows is right with new episodes too.
     try:
         _set_env_state(env, state["env"])
@@ -101,8 +101,8 @@ def steps_at_start(model: Any) -> int:
     return int(model.num_timesteps if state is None else unpack(state)["attributes"]["num_timesteps"])
 
 
-def _found_again(value: Any, folder: Path) -> Any:
-    """Returns a state in which files that are gone are those of the same name in a run's folder.
+def found_again(value: Any, folder: Path) -> Any:
+    """Returns a state in which files that are gone are those of the same name in a run's folder, or beside it.
 
     Opponents are named by absolute paths, and the folder may have been moved or copied since.
     """
@@ -111,15 +111,16 @@ def _found_again(value: Any, folder: Path) -> Any:
             return value
         parts = Path(value).parts
         # At least with its own folder: else any file of that name would do.
-        here = (folder.joinpath(*parts[begin:]) for begin in range(1, len(parts) - 1))
+        ends = [parts[begin:] for begin in range(1, len(parts) - 1)]
+        here = (place.joinpath(*end) for place in (folder, folder.parent) for end in ends)
         return next((str(path) for path in here if path.is_file()), value)
     if isinstance(value, dict):
-        return {key: _found_again(each, folder) for key, each in value.items()}
+        return {key: found_again(each, folder) for key, each in value.items()}
     if isinstance(value, list):
-        return [_found_again(each, folder) for each in value]
+        return [found_again(each, folder) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        changed = {name: found for name, each in given.items() if (found := _found_again(each, folder)) is not each}
+        changed = {name: found for name, each in given.items() if (found := found_again(each, folder)) is not each}
         return replace(value, **changed) if changed else value
     return value
 

@@ -18,10 +18,9 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional as F
 
-from sb3_pvp.algorithms.ppo.average import WeightAverage
 from sb3_pvp.algorithms.ppo.magnet import Magnet
-from sb3_pvp.policies.features import ROWS_AT_ONCE, map_parts
-from sb3_pvp.policies.networks import FP32, learning_in
+from sb3_pvp.policies.features import map_parts
+from sb3_pvp.policies.networks import FP32, ROWS_AT_ONCE, learning_in
 
 MaskableBuffer = MaskableRolloutBuffer | MaskableDictRolloutBuffer
 
@@ -174,7 +173,6 @@ class PpoUpdate:
     gradient_accumulation_steps: int
     target_kl: float | None
     precision: str = FP32
-    average: WeightAverage | None = None  #: Follows the weights.
     pull: Magnet | None = None  #: The magnet.
     magnet_coef: float = 0.0
     ent_weights: Mapping[str, float] | None = None  #: Of heads by their ids, see `PvpPPO`.
@@ -222,8 +220,6 @@ class PpoUpdate:
                 if len(log.terms) % self.gradient_accumulation_steps == 0:
                     log.grad_norms.append(th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
                     self.policy.optimizer.step()
-                    if self.average is not None:
-                        self.average.update(parameters)
                     self.policy.optimizer.zero_grad()
         self.policy.optimizer.zero_grad()
         return log

@@ -21,6 +21,7 @@ from sb3_pvp.common.arguments import to_plain
 from sb3_pvp.common.errors import one_line
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.game import as_other_sees, live_scene
+from sb3_pvp.game.world import result_of
 from sb3_pvp.matches.replay.record import RecordedFighter, RunningFight
 from sb3_pvp.matches.replay.recording import RecordedPlayer, TextScenes, viewer_for_page, viewer_of
 from sb3_pvp.players.handicaps import Handicapped
@@ -174,7 +175,7 @@ def _moment(live: _Live) -> dict[str, Any]:
         moment["scene"] = live_scene(seen)
     reply = {"moment": to_plain(moment), "outlooks": to_plain(outlooks), "build": running.build}
     if running.is_over or (limit is not None and len(running.actions) >= limit):
-        outcome = running.outcome if running.is_over else "timeout"
+        outcome = result_of(*running.world.outcome[0].tolist())
         reply["outcomes"] = [outcome, as_other_sees(outcome)]
     return reply
 

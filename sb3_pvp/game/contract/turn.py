@@ -16,14 +16,18 @@ from sb3_pvp.game.contract.rules import Booleans
 
 
 def fight_numbers(fights: ArrayLike | None, num_fights: int) -> NDArray[np.int64]:
-    """Converts numbers, a bool array or ``None`` (all) to numbers, int64 ``(N,)``; `ValueError` if out of range."""
+    """Converts numbers, bools ``(F,)`` or ``None`` (all ``F``) to numbers, int64 ``(N,)``; `ValueError` for others."""
     if fights is None:
         return np.arange(num_fights)
     array = np.atleast_1d(np.asarray(fights))
-    numbers = np.flatnonzero(array) if array.dtype == np.bool_ else array.astype(np.int64, copy=False)
-    if _any_outside(numbers, np.uint64(num_fights)):
-        raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, not {fights!r}")
-    return numbers
+    if array.dtype == np.bool_ and array.shape == (num_fights,):
+        return np.flatnonzero(array)
+    # What is empty, such as ``[]``, may have any kind.
+    if array.dtype.kind in "iu" or not array.size:
+        numbers = array.astype(np.int64, copy=False)
+        if not _any_outside(numbers, np.uint64(num_fights)):
+            return numbers
+    raise ValueError(f"fights must be numbers from 0 to {num_fights - 1}, or a bool for each, not {fights!r}")
 
 
 def fight_seeds(seeds: Sequence[int], count: int) -> list[int]:

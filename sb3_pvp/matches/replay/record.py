@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_pvp.common.arguments import check_seed
 from sb3_pvp.envs.fights import Fights
 from sb3_pvp.envs.settings import FightSettings
-from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, WorldFactory, as_other_sees, find_game
+from sb3_pvp.game import HOME_GAME, NUM_SEATS, Game, Outcome, WorldFactory, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.matches.replay import recording
 from sb3_pvp.matches.replay.packed_list import PLAIN, PackedList
@@ -73,11 +73,11 @@ def record_fight(
     with closing(RunningFight(match, fighters, seed, deterministic, viewer=viewer)) as running:
         while not running.is_over:
             running.step()
-        build, outcome = running.build, running.outcome
+        build, outcomes = running.build, running.outcomes
     return recording.Recording(
         **recording.about_game(match.game, contract),
         players=(fighters[0].player, fighters[1].player),
-        outcomes=(outcome, as_other_sees(outcome)),
+        outcomes=outcomes,
         moments=running.moments(),
         seed=seed,
         deterministic=deterministic,
@@ -171,7 +171,13 @@ class RunningFight:
     @property
     def outcome(self) -> str:
         """The outcome of the first player, of a fight that is over."""
-        return str(self._fights.info(0)["outcome"])
+        return self.outcomes[0]
+
+    @property
+    def outcomes(self) -> tuple[str, str]:
+        """The outcomes of both players, of a fight that is over; in some games both may win."""
+        one, two = map(Outcome, self.world.outcome[0].tolist())
+        return ("timeout", "timeout") if one == Outcome.RUNNING else (one.name.lower(), two.name.lower())
 
     def decide(self, seat: int) -> None:
         """Lets the player of a seat decide on the next tick, if it has not; the world's bot decides when it plays."""
@@ -184,6 +190,8 @@ class RunningFight:
         seen = {**frames, "action_mask": stacked["action_mask"][0]}
         own_seed = ((seat + 1) << 32) + self._seed  # different from the seed of the fight, and for each player
         self._mark(seat)
+        if (watch := getattr(agent.opponent, "watch", None)) is not None:
+            watch(self.world, np.array([0]), seat)
         self._decided[seat] = agent.act(seen, fights.action_masks(seat), self._deterministic, own_seed)
         self._mark(-1)
 
@@ -246,10 +254,12 @@ class RecordedFighter:
             self._state = self.opponent.initial_state([seed])
         if hasattr(self.opponent, "remembered"):
             self._states.append(self._state[0])
-        frames = frames_for(self.opponent, seen["observation"][np.newaxis])
-        actions, self._state = self.opponent.predict(
+        # As floats, which pixels are not here: opponents of environments see the same.
+        frames = frames_for(self.opponent, seen["observation"][np.newaxis].astype(np.float32, copy=False))
+        actions, following = self.opponent.predict(
             frames, self._state, np.array([not self._ticks]), deterministic, mask[np.newaxis]
         )
+        self._state = self._state if following is None else following
         own: NDArray[np.int64] = actions[0]
         self._ticks.append((seen, mask, own))
         if getattr(self.opponent, "imagine", None) is not None:

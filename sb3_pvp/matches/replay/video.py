@@ -11,6 +11,7 @@ from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.common.errors import Refusal, extra
 from sb3_pvp.envs.renderer import RENDER_FPS
 from sb3_pvp.game import find_game
+from sb3_pvp.game.viewer import draws_pictures
 from sb3_pvp.matches.replay.recording import Moment, Recording, TextScene
 
 _EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # as H.264 asks for
@@ -23,11 +24,11 @@ def write_video(recording: Recording, path: str | Path) -> None:
     """
     if (program := shutil.which("ffmpeg")) is None:
         raise Refusal("videos need ffmpeg: apt-get install ffmpeg")
-    if isinstance(recording.moments[0].scene, TextScene):
+    viewer: Any = find_game(recording.game or recording.contract).viewer
+    if isinstance(recording.moments[0].scene, TextScene) or not draws_pictures(viewer):
         raise Refusal(f"recordings of {recording.game or recording.contract} have no pictures, only texts")
     with extra("render", "videos"):
         import pygame  # noqa: F401
-    viewer: Any = find_game(recording.game or recording.contract).viewer
     pictures = (viewer.picture(_scene(viewer, moment)) for moment in recording.moments)
     first = next(pictures)
     height, width, _ = first.shape

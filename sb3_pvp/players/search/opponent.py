@@ -15,7 +15,7 @@ from sb3_pvp.players.search.search import Floats, Network, Search
 from sb3_pvp.players.search.search_settings import SearchSettings, parameters_of, read_search
 from sb3_pvp.policies.acting import Decision, Flags, Frames
 
-_STREAM = 8  #: Of a fight's seed.
+_STREAM = 9  #: Of a fight's seed, see `sb3_pvp.players.seats`.
 _CACHED = 4  #: Opponents that stay in memory while no fight uses them, with worlds for their searches.
 
 

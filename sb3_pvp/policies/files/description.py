@@ -22,11 +22,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 
 from sb3_pvp.common.arguments import FrameAge, NonNegativeInt, PositiveInt
-from sb3_pvp.common.errors import first_error, require_known
+from sb3_pvp.common.errors import first_error
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.model import registered_contracts
 from sb3_pvp.policies.autoregressive import AutoregressivePolicy
-from sb3_pvp.policies.extractors import EXTRACTORS, find_extractor, known_extractors, name_of_extractor
+from sb3_pvp.policies.extractors import EXTRACTORS, find_extractor, name_of_extractor
 from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, heads_of
 from sb3_pvp.policies.memory import MemorySettings, read_memory
 from sb3_pvp.policies.networks import ACTIVATIONS, Layer, Layers, parse_architectures
@@ -221,7 +221,6 @@ class Description(BaseModel):
         """Returns the arguments of the policy that make its features extractor, none without one."""
         if self.features_extractor is None:
             return {}
-        require_known("features extractor", self.features_extractor, known_extractors())
         given = self.features_extractor_kwargs or None
         return {
             "features_extractor_class": find_extractor(self.features_extractor),

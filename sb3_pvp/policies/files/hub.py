@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,23 +158,32 @@ def find_fighters(tags: Sequence[str], known: Collection[str]) -> Iterator[HubFi
     """Yields the fighter files, and ONNX files where there are none, of all repositories with these tags.
 
     They are not checked. What is from a source that is ``known`` already is skipped, and so is a repository with
-    several of them, one that is too large, or none. Raises `Refusal` for what the hub refuses.
+    several of them, one that is too large, or none; with a warning, one that the hub does not give out. Raises
+    `Refusal` if the hub does not list them.
     """
     api = _api()
     with _hub_errors():
         found = [each.id for each in api.list_models(filter=[*tags])]
     for repo_id in found:
-        with _hub_errors():
-            info = api.model_info(repo_id)
-        names = [each.rfilename for each in info.siblings or () if _PLAIN.fullmatch(each.rfilename)]
-        fitting = [name for name in names if name.endswith(SUFFIX)] or [n for n in names if n.endswith(".onnx")]
-        source = f"{repo_id}@{info.sha}"
-        if len(fitting) == 1 and source not in known:
-            with TemporaryDirectory() as folder, _hub_errors():
-                if _size(api, repo_id, fitting[0], info.sha) > MOST_UNTRUSTED:
-                    continue  # a refusal would keep the others out, whoever they are from
-                path = Path(api.hf_hub_download(repo_id, fitting[0], revision=info.sha, local_dir=folder))
-                yield HubFighter(repo_id, str(info.sha), path, source, tuple(info.tags or ()))
+        try:
+            yield from _fighter_of(api, repo_id, known)
+        except Refusal as error:  # which must not keep the others out, whoever they are from
+            warnings.warn(f"{repo_id} is left out: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _fighter_of(api: HfApi, repo_id: str, known: Collection[str]) -> Iterator[HubFighter]:
+    """Yields the one fighter of a repository that `find_fighters` looks for, if it has one."""
+    with _hub_errors():
+        info = api.model_info(repo_id)
+    names = [each.rfilename for each in info.siblings or () if _PLAIN.fullmatch(each.rfilename)]
+    fitting = [name for name in names if name.endswith(SUFFIX)] or [n for n in names if n.endswith(".onnx")]
+    source = f"{repo_id}@{info.sha}"
+    if len(fitting) != 1 or source in known:
+        return
+    with TemporaryDirectory() as folder, _hub_errors():
+        if _size(api, repo_id, fitting[0], info.sha) <= MOST_UNTRUSTED:
+            path = Path(api.hf_hub_download(repo_id, fitting[0], revision=info.sha, local_dir=folder))
+            yield HubFighter(repo_id, str(info.sha), path, source, tuple(info.tags or ()))
 
 
 def make_card(

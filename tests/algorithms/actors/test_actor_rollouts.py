@@ -46,7 +46,7 @@ class Episodes(BaseCallback):
         self.seen: list[Any] = []
 
     def _on_step(self) -> bool:
-        infos = {row: (info["seed"], info["episode"]["r"]) for row, info in enumerate(self.locals["infos"]) if info}
+        infos = {row: (info.get("seed"), info["episode"]["r"]) for row, info in enumerate(self.locals["infos"]) if info}
         self.seen.append((self.num_timesteps, self.locals["rewards"].tolist(), infos))
         return True
 
@@ -440,6 +440,19 @@ def test_auto_takes_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPatc
     for other in (VecMonitor(NhVecEnv(100)), NhVecEnv(100, render_mode="ansi")):  # what these record would be lost
         model.env = other
         assert chosen_actors(model, 10**6) == 0
+
+
+def test_another_number_of_actors_holds_from_the_next_learn_on(capsys: pytest.CaptureFixture[str]) -> None:
+    model = new_model(actors=2, verbose=1)
+    learned(model, 1)
+    for number, expected in ((3, 3), ("auto", 3), (0, None), (2, 2)):
+        env: Any = model.env
+        model.actors = number
+        assert len(learned(model, 1, reset_num_timesteps=False)) == 8
+        assert (len(model.env.rows) if isinstance(model.env, ActorVecEnv) else None) == expected
+        assert (model.env is env) == (number == "auto")
+    assert model.num_timesteps == 5 * ROLLOUT
+    assert "in this process" not in capsys.readouterr().out
 
 
 def test_too_little_shared_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +19,7 @@ from sb3_pvp.algorithms.actors.fleet import Patience
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.paths import ROOT
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
 ROWS, STEPS = 8, 8
@@ -80,13 +79,6 @@ class Outcomes(BaseCallback):
     def _on_step(self) -> bool:
         self.seen += [info["outcome"] for info in self.locals["infos"] if "outcome" in info]
         return True
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()
 
 
 @pytest.mark.slow

@@ -113,6 +113,15 @@ def test_the_weights_that_were_best_are_kept_and_the_same_seed_learns_the_same()
     assert judged == found.after
 
 
+@pytest.mark.parametrize("learning_rate", [1e3, 1e30])  # the second one ends in NaN
+def test_what_only_gets_worse_leaves_the_policy_as_it_was(learning_rate: float) -> None:
+    model = PvpPPO(AutoregressivePolicy, NhVecEnv(2, "self", seed=0), seed=0, device="cpu")
+    before = {name: part.detach().clone() for name, part in model.policy.named_parameters()}
+    found = clone(model, random_fights(4, 20), epochs=2, learning_rate=learning_rate)
+    assert found.epochs == 0 and found.after == found.before
+    assert all(th.equal(before[name], part) for name, part in model.policy.named_parameters())
+
+
 def test_a_clone_acts_legally_and_saves(tmp_path: object) -> None:
     fights = random_fights(4, 30)
     model = PvpPPO(AutoregressivePolicy, NhVecEnv(2, "self", seed=0), seed=0, device="cpu")

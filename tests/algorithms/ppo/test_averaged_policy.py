@@ -60,6 +60,19 @@ def test_it_is_the_average_of_the_weights_after_each_step_of_the_optimiser() -> 
     th.testing.assert_close(model.average.weights(), expected)
 
 
+def test_steps_that_a_callback_makes_count_too() -> None:
+    """As those of `ExpertIterationCallback`, beside which nothing else may train."""
+    model = new_model(ema_decay=DECAY, n_epochs=0)
+    before = weights(model)
+    model.policy.value_net.weight.grad = th.ones_like(model.policy.value_net.weight)  # type: ignore[union-attr]
+    model.policy.optimizer.step()
+    assert model.average is not None
+    name, after = "value_net.weight", weights(model)
+    expected = DECAY * before[name] + (1 - DECAY) * after[name]
+    th.testing.assert_close(model.average.weights()[name], expected)
+    assert not th.equal(before[name], after[name])
+
+
 def test_a_run_that_was_saved_goes_on_with_the_same_average(tmp_path: Path) -> None:
     whole = new_model(ema_decay=DECAY).learn(4 * ROLLOUT)
     new_model(ema_decay=DECAY).learn(2 * ROLLOUT).save(tmp_path / "half")

@@ -120,12 +120,13 @@ def distance(one: PvpPPO, other: PvpPPO) -> float:
 @pytest.mark.parametrize("magnet", ["uniform", "ema", "generalist"])
 def test_without_a_coefficient_training_is_the_same_to_the_bit(magnet: str) -> None:
     given: dict[str, Any] = {"magnet": magnet, "ema_decay": 0.9} if magnet == "ema" else {"magnet": magnet}
-    if magnet == "generalist":
-        from sb3_pvp.envs import NhVecEnv
+    with pytest.warns(UserWarning, match=f"magnet='{magnet}' pulls nowhere without a magnet_coef"):
+        if magnet == "generalist":
+            from sb3_pvp.envs import NhVecEnv
 
-        plain, pulled = (learned(3, NhVecEnv(4, seed=0), **more) for more in ({}, given))
-    else:
-        plain, pulled = learned(), learned(**given)
+            plain, pulled = (learned(3, NhVecEnv(4, seed=0), **more) for more in ({}, given))
+        else:
+            plain, pulled = learned(), learned(**given)
     assert distance(plain, pulled) == 0.0
 
 
@@ -135,6 +136,24 @@ def test_a_run_that_was_saved_goes_on_with_the_same_magnet(tmp_path: Path) -> No
     learned(2, **given).save(tmp_path / "half.zip")
     resumed = PvpPPO.load(tmp_path / "half.zip", env=GuessingGame(seed=9))
     assert distance(whole, resumed.learn(2 * ROLLOUT, reset_num_timesteps=False)) == 0.0
+
+
+def test_a_magnet_is_found_from_anywhere_and_in_a_folder_that_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "runs/NhEnv_1"
+    learned(1).save(run / "magnet.zip")
+    monkeypatch.chdir(run)
+    learned(2, magnet="magnet", magnet_coef=0.5).save("half")
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs", "moved"):
+        here = tmp_path / folder / "NhEnv_1"
+        resumed = PvpPPO.load(here / "half", env=GuessingGame(seed=9))
+        resumed.run_folder = here
+        resumed.learn(ROLLOUT, reset_num_timesteps=False)
+        assert resumed.magnet == str(here / "magnet.zip")
+        if folder == "runs":
+            (tmp_path / "runs").rename(tmp_path / "moved")
 
 
 def test_a_uniform_magnet_does_what_entropy_does() -> None:

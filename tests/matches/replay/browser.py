@@ -6,15 +6,14 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-PROGRAM = next(filter(None, map(shutil.which, NAMES)), None)
+from tests.arena.page import browser
+
 #: Where Chromium reads commands, and writes answers, with ``--remote-debugging-pipe``.
 COMMANDS, ANSWERS = 3, 4
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1280,800")
@@ -80,7 +79,8 @@ class Tab:
 
 @contextlib.contextmanager
 def chromium(folder: Path) -> Iterator[Tab]:
-    """A tab of a browser of its own, whose files are in ``folder``."""
+    """A tab of a browser of its own, whose files are in ``folder``; skips the test where there is none."""
+    program = browser.chromium()
     theirs, ours = zip(*_pipes(), strict=True)
 
     def connect() -> None:
@@ -88,7 +88,7 @@ def chromium(folder: Path) -> Iterator[Tab]:
         os.dup2(theirs[1], ANSWERS)
 
     process = subprocess.Popen(
-        [str(PROGRAM), *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"],
+        [program, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"],
         preexec_fn=connect,
         pass_fds=(COMMANDS, ANSWERS),
         stderr=subprocess.DEVNULL,

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sb3_pvp.cli import main
 from sb3_pvp.common.errors import Refusal
+from sb3_pvp.game import PlainViewer, Viewer
+from sb3_pvp.game.viewer import PlainScene
 from sb3_pvp.matches.replay import record_fight, save_fight, write_video
 from tests.game.aiming_game import AimForTwo
+from tests.game.team_game import CoinsForTwo
+from tests.games.chess.engine_programs import need
 
-ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs ffmpeg")
 
-
-@ffmpeg
 def test_every_moment_is_a_picture_with_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need("ffmpeg")
     fight = record_fight("scripted", "noop", max_episode_ticks=5)
     save_fight(fight, tmp_path / "fight.json.gz")
     with pytest.raises(SystemExit):
@@ -33,8 +35,8 @@ def test_every_moment_is_a_picture_with_choices(tmp_path: Path, capsys: pytest.C
     assert (panels[3].std((0, 2, 3)) > 1.5 * panels[0].std((0, 2, 3))).all()
 
 
-@ffmpeg
 def test_games_whose_recordings_are_texts_are_refused(tmp_path: Path) -> None:
+    need("ffmpeg")
     fight = record_fight("half", "half", game=AimForTwo(), max_episode_ticks=2)
     with pytest.raises(Refusal, match="have no pictures, only texts"):
         write_video(fight, tmp_path / "fight.mp4")
@@ -47,3 +49,24 @@ def test_without_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(Refusal, match="videos need ffmpeg"):
         write_video(fight, tmp_path / "fight.mp4")
     assert [*tmp_path.iterdir()] == []
+
+
+class Drawless(Viewer):
+    """Has a page of its own, but draws nothing."""
+
+    def scene(self, world: Any, *given: Any) -> PlainScene:
+        return PlainViewer(world.contract).scene(world, *given)
+
+    def page(self) -> dict[str, str]:
+        return {}
+
+
+class CoinsOnAPage(CoinsForTwo):
+    viewer = Drawless()
+
+
+def test_games_whose_viewer_draws_nothing_are_refused(tmp_path: Path) -> None:
+    need("ffmpeg")
+    fight = record_fight("noop", "noop", game=CoinsOnAPage())
+    with pytest.raises(Refusal, match="have no pictures, only texts"):
+        write_video(fight, tmp_path / "fight.mp4")

@@ -197,6 +197,7 @@ def test_pairs_fight_side_by_side_and_no_fight_depends_on_the_others(league: Lea
     assert alone == together[3:5]
 
 
+@pytest.mark.usefixtures("one_worker")
 def test_fights_in_several_processes_are_the_same(league: League, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = {(NOOP, SCRIPTED): 3, (SCRIPTED, BOT): 4, (TWO_FRAMES, ONE_FRAME): 8}
     short = FightSettings(max_episode_ticks=100)

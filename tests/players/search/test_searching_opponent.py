@@ -12,15 +12,20 @@ from pettingzoo.classic import connect_four_v3, tictactoe_v3
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.cli.app import main
+from sb3_pvp.common.random_words import words_from_seeds
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.game import find_game
 from sb3_pvp.games.connect_four import CONNECT_FOUR, ConnectFour, ConnectFourWorld
 from sb3_pvp.games.pettingzoo import PettingZooGame
+from sb3_pvp.matches.demonstrating import demonstrate
+from sb3_pvp.matches.replay import record_fight
+from sb3_pvp.players.handicaps import Handicapped
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.opponents import OpponentChoice, kind_of, make_opponent, opponent_name
 from sb3_pvp.players.search.opponent import SearchingOpponent
 from sb3_pvp.players.search.search import Search
 from sb3_pvp.players.search.search_settings import SearchSettings, read_search
+from sb3_pvp.players.seats import _AVERSIONS
 from sb3_pvp.policies import AutoregressivePolicy
 from tests.players.search.small_networks import ignorant
 
@@ -207,3 +212,28 @@ def test_an_environment_that_cannot_be_copied_is_refused_in_one_line() -> None:
     world.reset()
     with pytest.raises(ValueError, match=r"matches of tictactoe_v3 cannot be copied: cannot pickle 'generator' object"):
         Search(game, ignorant, SearchSettings()).look(world, np.array([0]), world.masks.sum(2).argmax(1), [None])
+
+
+def test_its_fights_are_recorded_and_watched(fighter: Path) -> None:
+    name = f"mcts:{fighter}?simulations=4"
+    fight = record_fight(name, name, game=GAME, seed=1)
+    assert fight.outcomes[0] in ("won", "lost", "tied") and len(fight.moments) > 7
+    watched = [*demonstrate(make_opponent(name, CONNECT_FOUR.contract), CONNECT_FOUR, 2, "random")]
+    assert len(watched) == 2 and all(len(each.actions) > 3 for each in watched)
+
+
+def test_what_it_sees_can_be_disturbed_but_not_delayed(fighter: Path) -> None:
+    opponent, world = make_opponent(f"mcts:{fighter}?simulations=4", CONNECT_FOUR.contract), ConnectFourWorld(1)
+    assert isinstance(opponent, SearchingOpponent)
+    world.reset()
+    player = Handicapped(opponent, CONNECT_FOUR.contract, randomness=0.5)
+    player.watch(world, np.array([0]), 0)
+    asked = world.obs[:, 0], player.initial_state([0]), np.ones(1, bool), True, world.masks[:, 0]
+    assert player.predict(*asked)[0].shape == (1, 1)
+    with pytest.raises(ValueError, match="a search looks at the world itself: nothing can be shown to it later"):
+        Handicapped(opponent, CONNECT_FOUR.contract, delay=1)
+
+
+def test_its_chance_is_not_that_of_aversions(fighter: Path) -> None:
+    opponent, (aversions,) = make_opponent(f"mcts:{fighter}", CONNECT_FOUR.contract), words_from_seeds([3], _AVERSIONS)
+    assert isinstance(opponent, SearchingOpponent) and opponent.initial_state([3])[0] != aversions

@@ -125,10 +125,10 @@ def test_graphs_of_random_policies_of_random_games(case: Case, seed: int) -> Non
 
 def test_no_number_selects_what_is_impossible(models: dict[str, Any]) -> None:
     """Also those at the borders, and those that are none."""
-    fights = Fights(NhVecEnv(8), 4)
+    fights, graph = Fights(NhVecEnv(8), 4), actor_graph(models["plain heads"].policy)
     for number in (0.0, -0.0, 1e-38, 1 - 2**-24, 1.0, 7.0, -1e-9, -1e9, np.nan):
         found = run(
-            actor_graph(models["plain heads"].policy),
+            graph,
             observation=fights.parts["observation"],
             action_mask=fights.masks,
             uniform=np.full((len(fights.masks), 12), number, np.float32),

@@ -115,7 +115,7 @@ def test_teams_and_world_models_play_without_it_too(mine: types.ModuleType, tmp_
     env = PvpVecEnv(2, game="SoccerTwos-v0", opponent="self", seed=0)
     team = MAPOCA(MAPOCAPolicy, env, n_steps=8, batch_size=8, learning_rate=Function(mine.fall), policy_kwargs=NET)  # type: ignore[arg-type]
     team.save(tmp_path / "team.zip")
-    world_model = DreamerV3("MultiInputPolicy", fights(), policy_kwargs={"size": TINY}, buffer_size=9, device="cpu")
+    world_model = DreamerV3("MultiInputPolicy", fights(), policy_kwargs={"size": TINY}, buffer_size=2000, device="cpu")
     world_model.ep_info_buffer = mine.Note(lengths=np.ones(1))
     world_model.save(tmp_path / "dreamer.zip")
     forgotten(mine)

@@ -185,6 +185,7 @@ def test_in_environments_and_evaluated(name: str, models: Path, capsys: pytest.C
     assert json.loads(output.out)["episodes"] == 6
 
 
+@pytest.mark.usefixtures("one_worker")
 def test_one_league_of_all_kinds(models: Path, tmp_path: Path) -> None:
     league, players = League(tmp_path / "league"), [Player(name, 48) for name in (*STOCK, "masked")]
     for player in players:
