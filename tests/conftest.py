@@ -2,12 +2,16 @@
 
 import os
 import signal
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
 from sb3_pvp.common.processes import STOP_SIGNALS
+from sb3_pvp.common.worker_pool import WorkerPool
 
 # No processes beside the tests, which may run in parallel themselves, unless a test asks for them.
 os.environ.setdefault("SB3_PVP_CORES", "1")
@@ -28,3 +32,24 @@ def usual_handlers_of_signals() -> None:
     for number, handler in _HANDLERS.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def one_worker() -> Iterator[None]:
+    """All fights that are divided among processes come to the same one, which takes seconds to start."""
+    with closing(WorkerPool(1, "commands")) as kept, pytest.MonkeyPatch.context() as patch:
+
+        class Pool:
+            def __init__(self, size: int, kind: str) -> None:
+                assert kind == "commands"
+                self.size = size
+
+            def stream(self, function: Any, parts: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+                return kept.stream(function, parts)
+
+            def close(self) -> None:
+                pass
+
+        for module in ("evaluation", "rating"):
+            patch.setattr(f"sb3_pvp.matches.{module}.WorkerPool", Pool)
+        yield

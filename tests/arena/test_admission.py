@@ -24,6 +24,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.files.fighter_files import export_fighter
 from tests.arena.duel import GAME
+from tests.arena.kept_workers import kept
 from tests.hub_stand_in import Hub, hub_stand_in  # noqa: F401  (a fixture)
 from tests.policies.export.hostile_graphs import READING, SECRET
 
@@ -47,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def arena(tmp_path: Path) -> Any:
     made = Arena.create(tmp_path / "arena", Challenge(name="small", game="NhEnv", max_ticks=TICKS), None)
-    made.workers._size = 1
+    made.workers = kept(made.challenge)
     yield made
     made.close()
 

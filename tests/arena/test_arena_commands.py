@@ -15,6 +15,7 @@ import pytest
 
 from sb3_pvp.cli import main
 from tests.arena.duel import GAME
+from tests.arena.kept_workers import kept
 from tests.paths import ROOT
 
 
@@ -49,7 +50,10 @@ def arena(new_arena: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return shutil.copytree(new_arena, tmp_path / "duel")
 
 
-def test_a_life_of_an_arena(arena: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_life_of_an_arena(
+    arena: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sb3_pvp.arena.arena.Workers", kept)  # every command would start its own
     assert "level-12: may enter" in run(capsys, "check", arena, "level-12")
     assert "level-12: may enter" in run(capsys, "add", arena, "level-12")
     assert "refused: it has the same weights as level-12" in run(capsys, "add", arena, "level-12", code=1)

@@ -14,6 +14,7 @@ from sb3_pvp.arena import playing
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.playing import MatchFight, Workers
 from tests.arena.duel import GAME
+from tests.waiting import wait_until
 
 PLAYERS: Any = {name: ("script", name, None) for name in "ab"}
 
@@ -55,7 +56,15 @@ def matches(count: int) -> list[MatchFight]:
 
 def test_a_test_fight_during_a_round_waits_for_its_turn(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "FIGHTS_PER_JOB", 10)
-    ends = []
+    ends, part = list[str](), workers._part(0)
+    run = part._sandbox.run
+
+    def run_late(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        monkeypatch.setattr(part._sandbox, "run", run)  # this is the round's first job
+        wait_until(part._turn._next.locked)
+        yield from run(job)
+
+    monkeypatch.setattr(part._sandbox, "run", run_late)
 
     def play(kind: str) -> int:
         played = [*(workers.play(PLAYERS, matches(100)) if kind == "round" else workers.play_now(PLAYERS, matches(2)))]
@@ -63,7 +72,9 @@ def test_a_test_fight_during_a_round_waits_for_its_turn(workers: Workers, monkey
         return len(played)
 
     with ThreadPoolExecutor(2) as pool:
-        counts = [pool.submit(play, kind) for kind in ("round", "test")]
+        counts = [pool.submit(play, "round")]
+        wait_until(part._turn._mine.locked)
+        counts.append(pool.submit(play, "test"))
         assert [each.result(60) for each in counts] == [100, 2]
     assert ends == ["test", "round"], "it does not wait for the whole round"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import runpy
 
 import pytest
 
 from benchmarks.__main__ import main
-from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -43,8 +41,10 @@ def test_one_line_and_exit_code_2(arguments: list[str], words: str, capsys: pyte
     assert words in output.err
 
 
-def test_the_folder_is_a_program() -> None:
-    command = [sys.executable, "-m", "benchmarks", "--help"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def test_the_folder_is_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("benchmarks", run_name="__main__")
+    printed = capsys.readouterr().out
     for name in ("world", "rollout", "train", "server", "faults", "rock_paper_scissors", "learning_curves"):
         assert name in printed

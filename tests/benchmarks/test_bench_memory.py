@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.memory import fighters
 from benchmarks.memory.fighters import RESULTS, compared, ratings, train
 from benchmarks.memory.pictures import table
+
+
+def test_short_fights_are_not_counted_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fights:
+        """In row 0 fights of one tick, which are lost; in all others those of four ticks, which are won."""
+
+        num_envs, fights, tick = 8, SimpleNamespace(contract=None), 0
+
+        def env_method(self, *arguments: Any) -> None: ...
+
+        def reset(self) -> None: ...
+
+        def step(self, actions: Any) -> tuple[Any, ...]:
+            self.tick += 1
+            ends = np.array([True] + [self.tick % 4 == 0] * 7)
+            return None, np.ones(8), ends, [{"outcome": "lost"}] + [{"outcome": "won"}] * 7
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(fighters, "NhVecEnv", lambda *arguments, **keywords: Fights())
+    monkeypatch.setattr(
+        fighters, "load", lambda path: SimpleNamespace(predict=lambda *arguments, **keywords: (None, None))
+    )
+    assert fighters._against_habit(Path("model"), "style", 16, 0)["fights"] == [14, 16]
 
 
 @pytest.mark.slow

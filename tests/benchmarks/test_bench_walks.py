@@ -4,17 +4,20 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.walks import LIMITS, is_too_long, walking
 from sb3_pvp.common.errors import require_known
 from tests.paths import ROOT
 
 
-def test_no_walk_is_longer_than_a_reader_can_follow() -> None:
+@pytest.mark.parametrize("more", [["--no-train"], pytest.param([], marks=pytest.mark.slow)], ids=["short", "all"])
+def test_no_walk_is_longer_than_a_reader_can_follow(more: list[str]) -> None:
     # In a process of its own: there is more to see where nothing has been loaded before.
-    command = [sys.executable, "-m", "benchmarks", "walks", "--json"]
+    command = [sys.executable, "-m", "benchmarks", "walks", "--json", *more]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     rows = json.loads(done.stdout.splitlines()[-1])["rows"]
-    assert [row["case"] for row in rows] == [*LIMITS]
+    assert [row["case"] for row in rows] == [*LIMITS][len(more) :]  # `learn` is the end of the first one
     too_long = [(row["case"], row["files"], row["switches"], row["walked"]) for row in rows if is_too_long(row)]
     assert not too_long
     assert done.returncode == 0

@@ -15,6 +15,7 @@ from benchmarks.__main__ import main
 from benchmarks.dreamer_proofs.games import Chase, Cue, Repeat
 from benchmarks.dreamer_proofs.pictures import draw_runs, table
 from benchmarks.dreamer_proofs.proofs import EPISODES, PROOFS, Bar, learner, reached_at, read_episodes
+from benchmarks.json_lines import append_line
 
 
 def episode_return(env: Any, act: Any, seed: int = 0) -> float:
@@ -83,6 +84,13 @@ def test_runs_become_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.M
     pixels = imread(tmp_path / "runs.png")
     assert (pixels[..., 2] > pixels[..., 0] + 0.3).any()  # there is a blue line
     assert table(runs).splitlines()[2].startswith("| repeat1-ppo, 3 | 25 (last 20, within 30,000) | not in ")
+
+
+def test_a_run_that_is_made_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    for proof, steps in (("cue2", 8), ("repeat1", 32), ("repeat1", 64), ("cue2", 8), ("repeat1", 32), ("repeat1", 40)):
+        append_line(tmp_path / EPISODES, {"proof": proof, "seed": 0, "env_steps": steps})
+    found = {name: [each["env_steps"] for each in run] for (name, _), run in read_episodes(tmp_path).items()}
+    assert found == {"cue2": [8, 8], "repeat1": [32, 40]}
 
 
 def test_a_bar_is_reached_by_the_last_episodes() -> None:

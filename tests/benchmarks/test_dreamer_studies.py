@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from matplotlib.image import imread
+from stable_baselines3 import PPO
 
 from benchmarks.__main__ import main
-from benchmarks.dreamer_studies import runs
+from benchmarks.dreamer_studies import runs, soak
 from benchmarks.dreamer_studies.pictures import (
     draw_comparison,
     draw_scaling,
@@ -20,9 +26,12 @@ from benchmarks.dreamer_studies.pictures import (
     read_runs,
     table,
 )
-from benchmarks.dreamer_studies.runs import COMPARISON, LINES, SCALED, SCALING, TASKS, Learner, dreamer, folder_of
-from benchmarks.dreamer_studies.soak import draw_soak, growth, soak_table
+from benchmarks.dreamer_studies.runs import COMPARISON, LINES, SCALED, SCALING, TASKS, Learner, folder_of
+from benchmarks.dreamer_studies.soak import draw_soak, growth, read_samples, soak_part, soak_table
+from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sizes import SIZES
+from sb3_pvp.common.errors import Refusal
+from tests.paths import ROOT
 
 
 def call(*arguments: object) -> None:
@@ -43,11 +52,9 @@ def test_runs_of_all_algorithms_are_made_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
-    tiny = {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10}
     learners = {name: COMPARISON[name] for name in ("SAC, Pendulum", "PPO, CartPole", "DQN, CartPole")}
-    small = Learner("CartPole", dreamer("CartPole").algorithm, tiny | {"policy_kwargs": {"size": "debug"}}, 2)
     monkeypatch.setattr(runs, "EPISODES", 2)
-    monkeypatch.setattr(runs, "COMPARISON", learners | {"DreamerV3, CartPole": small})
+    monkeypatch.setattr(runs, "COMPARISON", learners | {"DreamerV3, CartPole": SMALL})
     options = "--out", tmp_path, "--seeds", 1
     # A part that is over at once has hardly begun; the next one goes on, and the last has nothing left to do.
     call("compare", *options, "--steps", 60, "--minutes", 0.001)
@@ -60,9 +67,74 @@ def test_runs_of_all_algorithms_are_made_in_parts(
         assert np.isfinite([line["return"] for line in lines]).all() and lines[-1]["cpu_s"] >= lines[0]["cpu_s"]
     written = {path: path.read_bytes() for path in tmp_path.glob(f"*/{LINES}")}
     call("compare", *options, "--steps", 60, "--minutes", 10)
-    assert len(written) == 4 and {path: path.read_bytes() for path in written} == written
-    assert "| DreamerV3, CartPole | 1 | " in capsys.readouterr().out
+    assert len(written) == 3 * 3 + 1 and {path: path.read_bytes() for path in written} == written
+    shown = capsys.readouterr().out
+    assert "| DreamerV3, CartPole | 1 | " in shown and "| SAC, Pendulum | 3 | " in shown
     assert imread(tmp_path / "comparison.png").std() > 0
+
+
+SMALL = Learner(
+    "CartPole", DreamerV3,
+    {"batch_size": 2, "batch_length": 4, "train_ratio": 1.0, "rollout_steps": 10, "policy_kwargs": {"size": "debug"}},
+    2,
+)  # fmt: skip
+
+
+def test_a_run_goes_on_that_was_stopped_in_its_first_rollout_and_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "EPISODES", 2)
+    folder = folder_of(tmp_path / "one", "small", 0)
+    (folder / "replay").mkdir(parents=True)
+    (folder / "replay" / "rows").touch()  # of one that was killed before it saved a model
+    runs.run_part({"small": SMALL}, 1, tmp_path / "one", 1e-3, 40)
+    assert [line["steps"] for line in runs.read_lines(folder)] == [0]
+    (tmp_path / "one").rename(tmp_path / "two")
+    runs.run_part({"small": SMALL}, 1, tmp_path / "two", 60, 40)
+    assert [line["steps"] for line in runs.read_lines(folder_of(tmp_path / "two", "small", 0))] == [*range(0, 41, 4)]
+    model = SMALL.start(folder_of(tmp_path / "two", "small", 0), 0)
+    assert isinstance(model, DreamerV3) and str(model.replay_folder).startswith(str(tmp_path / "two"))
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_run_that_is_killed_while_it_saves_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn(self: Any, path: Path) -> None:
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    model, names = COMPARISON["SAC, Pendulum"].start(tmp_path / "run", 0), (runs.MODEL, runs.REPLAY)
+    evaluations = runs.Evaluations(tmp_path / "run", 10, 10, 0.0)
+    evaluations.init_callback(model)
+    evaluations.on_training_start({}, {})
+    evaluations.save()
+    before = [(tmp_path / "run" / name).read_bytes() for name in names]
+    for method in ("save", "save_replay_buffer"):
+        monkeypatch.setattr(type(model), method, torn)
+        with pytest.raises(KeyboardInterrupt):
+            evaluations.save()
+    assert [(tmp_path / "run" / name).read_bytes() for name in names] == before
+
+
+def test_runs_of_two_seeds_have_no_episodes_in_common(tmp_path: Path) -> None:
+    models = [COMPARISON["PPO, CartPole"].start(tmp_path / str(seed), seed) for seed in range(3)]
+    begun = np.concatenate([np.asarray(model.env.reset()) for model in models if model.env])
+    assert len(np.unique(begun, axis=0)) == len(begun) == 24
+
+
+def test_all_learners_can_learn_within_their_steps(tmp_path: Path) -> None:
+    for name, learner in COMPARISON.items():
+        steps, settings = TASKS[learner.task].steps, learner.settings
+        if "n_steps" in settings:
+            assert steps / (settings["n_steps"] * learner.n_envs) > 20, name
+        if "exploration_fraction" in settings:
+            assert settings["exploration_fraction"] * steps > 2 * settings["learning_starts"], name
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+def test_updates_are_those_of_the_optimizer(tmp_path: Path) -> None:
+    settings = {"n_steps": 8, "batch_size": 6, "n_epochs": 5}
+    model = Learner("Pendulum", PPO, settings, 2).start(tmp_path / "run", 0)
+    assert runs.updates(model.learn(32)) == 2 * 5 * 3  # rollouts of 16 steps: batches of 6, 6 and 4
 
 
 def test_sizes_are_twice_as_wide_as_the_one_before() -> None:
@@ -86,6 +158,15 @@ def test_a_level_is_reached_after_the_median_of_the_seeds(tmp_path: Path) -> Non
     assert imread(tmp_path / "scaling.png").std() > 0
 
 
+def test_runs_that_are_not_finished_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "DQN, CartPole", 0, {0: 22.0, 500: 22.0})
+    for seed, last in enumerate((6000, 3000, 6000)):
+        write(tmp_path, "PPO, CartPole", seed, dict.fromkeys(range(0, last + 1, 1000), 500.0))
+    found = read_runs(COMPARISON, tmp_path, 1)
+    assert {name: len(each) for name, each in found.items()} == {"DQN, CartPole": 1, "PPO, CartPole": 2}
+    assert "| PPO, CartPole | 2 |" in (shown := table(COMPARISON, found)) and " | 6,000, 0.033 h" in shown
+
+
 @pytest.mark.slow
 def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
     pytest.importorskip("rliable", reason="arch, which it needs, has no wheels for this Python")
@@ -101,8 +182,8 @@ def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
     _, (means, low, high) = intervals(found)
     assert means[:2] == pytest.approx([0, 0.5]) and 0 < low[2] < means[2] <= high[2] <= 1
     shown = interval_table(found).splitlines()
-    assert shown[2].startswith("| DreamerV3 | CartPole | 0.50 (0.") and len(shown) == 5
-    assert shown[3] == "| DreamerV3 | Pendulum | 1.00 (1.00 to 1.00) |"
+    assert shown[2].startswith("| DreamerV3 | CartPole | 100% | 3 | 0.50 (0.") and len(shown) == 5
+    assert shown[3] == "| DreamerV3 | Pendulum | 25% | 3 | 1.00 (1.00 to 1.00) |"
     draw_comparison(tmp_path / "comparison.png", found)
     assert imread(tmp_path / "comparison.png").std() > 0
 
@@ -119,6 +200,60 @@ def test_memory_is_flat_if_it_does_not_grow_once_warm(tmp_path: Path) -> None:
     assert "| 0 | 0.90 | 0.00 | 1,000 | 100, 400, 400 | " in text and "| 400, 402, 409 | +10.0 | 9 | 2 | 5 |" in text
     draw_soak(tmp_path / "soak.png", flat + leak)
     assert imread(tmp_path / "soak.png").std() > 0
+
+
+def test_a_soak_of_no_minutes_trains_nothing(tmp_path: Path) -> None:
+    soak_part(tmp_path / "out", 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_soak_ends_with_its_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "SETTINGS", ("n_timesteps:10", "policy:'MlpPolicy'", "train_ratio:-1"))
+    with pytest.raises(Refusal, match="the training has ended with code [12]: .*train_ratio"):
+        soak_part(tmp_path, 600)
+    assert all(line["megabytes"] > 0 for line in read_samples(tmp_path))
+
+
+def test_what_has_died_is_no_sample(tmp_path: Path) -> None:
+    parent = subprocess.Popen(["sh", "-c", "true & exec sleep 60"])  # which does not wait for its child
+    try:
+        for _ in range(500):
+            if any(child.status() == psutil.STATUS_ZOMBIE for child in psutil.Process(parent.pid).children()):
+                break
+            time.sleep(0.02)
+        assert soak._sample(parent.pid, tmp_path) is None
+    finally:
+        parent.kill()
+        parent.wait()
+    assert soak._sample(parent.pid, tmp_path) is None
+
+
+@pytest.mark.slow
+def test_a_soak_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", "dreamer", "soak", "--out", str(tmp_path), "--minutes", "9"], cwd=ROOT
+    )
+
+    def trainings() -> list[int]:
+        every = psutil.process_iter(["cmdline"])
+        return [each.pid for each in every if str(tmp_path / "run") in (each.info["cmdline"] or ())]
+
+    try:
+        wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists())
+        assert trainings()
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(lambda: not trainings())
+    assert [*(tmp_path / "run" / "checkpoints").iterdir()], "it was asked to stop, and saved"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it has not come about in two minutes")
 
 
 @pytest.mark.slow

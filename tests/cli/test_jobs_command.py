@@ -12,7 +12,8 @@ import pytest
 from sb3_pvp.cli import main
 from sb3_pvp.common.user_modules import PYTHON
 from sb3_pvp.zoo.jobs import Jobs
-from tests.zoo.jobs.job_scripts import is_alive, python, wait_until
+from tests.waiting import is_alive, wait_until
+from tests.zoo.jobs.job_scripts import python
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import pytest
 from sb3_contrib import TRPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp import PvpPPO, load
+from sb3_pvp import PvpPPO, load, zoo
 from sb3_pvp.cli import main
 from sb3_pvp.common.errors import installed
 from sb3_pvp.envs import PvpVecEnv
@@ -105,15 +104,13 @@ def test_it_is_in_the_registry_and_learns(package: Path, table: Path) -> None:
     assert after > before + 10, "the table has not found what pays"
 
 
-def test_trained_from_the_command_line(package: Path, tmp_path: Path) -> None:
+def test_trained_from_the_command_line(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "payoff.yml").write_text(
         "NhEnv:\n  n_envs: 4\n  n_timesteps: 64\n  policy: payoff_table.PayoffPolicy\n"
     )
     options = {"--algo": "payoff_table", "--env": "NhEnv", "-conf": "payoff.yml", "-f": "logs", "--seed": "0"}
-    words = [word for option in options.items() for word in option]
-    subprocess.run(
-        [sys.executable, "-m", "sb3_pvp.zoo", "train", *words], check=True, cwd=tmp_path, capture_output=True
-    )
+    monkeypatch.chdir(tmp_path)
+    zoo.train([word for option in options.items() for word in option])
     path = tmp_path / "logs" / "payoff_table" / "NhEnv_1" / "NhEnv.zip"
     assert steps_of(path) == 64 and load(path).game == "NhEnv"
 
@@ -169,6 +166,7 @@ def test_its_state_lives_as_long_as_an_episode(table: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("more", [[], ["--stochastic"], ["--safe"], ["--stochastic", "--jobs", "2"]])
+@pytest.mark.usefixtures("one_worker")
 def test_evaluate(table: Path, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     given = ["evaluate", table, "--episodes", 12, "--json", *more]
     found = json.loads(command(capsys, *given))

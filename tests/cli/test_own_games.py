@@ -21,6 +21,7 @@ from sb3_pvp.game import find_game, game_reference
 from sb3_pvp.matches.replay import load_fight
 from sb3_pvp.players.league import League
 from sb3_pvp.policies import AutoregressivePolicy
+from tests.common.test_user_modules import lay_traps, ran
 
 SMALL: dict[str, Any] = {"n_steps": 4, "batch_size": 8, "policy_kwargs": {"net_arch": [4]}, "seed": 0}
 
@@ -136,7 +137,8 @@ def test_no_module_is_imported_for_a_model_that_is_only_loaded(run: Path, monkey
     assert "coins" not in sys.modules
 
 
-def test_a_game_in_the_working_directory_is_found(run: Path, tmp_path: Path) -> None:
+def test_a_game_in_the_working_directory_is_found_and_nothing_else_there_runs(run: Path, tmp_path: Path) -> None:
+    lay_traps(tmp_path)
     shutil.copy(Path(__file__).with_name("coins.py"), tmp_path / "my_coins.py")
     script = tmp_path / "bin" / "sb3-pvp"  # like a console script, whose own folder Python looks into
     script.parent.mkdir()
@@ -149,6 +151,7 @@ def test_a_game_in_the_working_directory_is_found(run: Path, tmp_path: Path) -> 
         text=True,
     )
     assert done.returncode == 0 and "win rate" in done.stdout, done.stderr
+    assert ran(tmp_path) == []
 
 
 @pytest.mark.slow

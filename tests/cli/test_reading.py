@@ -21,6 +21,7 @@ from sb3_pvp.games.osrs import DHAROK, NH
 from sb3_pvp.games.soccer import SOCCER_TWOS
 from sb3_pvp.matches.curves import METRICS
 from sb3_pvp.policies.export.inference import AUTO, BACKENDS
+from sb3_pvp.zoo.front_ends import COMMANDS
 from sb3_pvp.zoo.sweeps.space import DEFAULT_SPACE, own_values
 from tests.paths import ROOT
 
@@ -67,15 +68,14 @@ def test_values_are_completed(
 
 
 @pytest.mark.parametrize("command", ["train", "enjoy"])
-def test_the_options_that_are_completed_are_those_of_the_command(command: str) -> None:
+def test_the_options_that_are_completed_are_those_of_the_command(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The list stands by itself since the parser takes seconds."""
-    shown = subprocess.run(
-        [*PYTHON, "sb3_pvp.zoo", command, "--help"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="0"):
+        COMMANDS[command](["--help"])
+    shown = capsys.readouterr().out
     assert {*OPTIONS[command]} == {*re.findall(r"^  (?:-\w.*?, )?(--[\w-]+)", shown, re.MULTILINE)}
     assert completions(command, [], "--al") == ["--algo"]
 

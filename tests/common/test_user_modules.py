@@ -36,13 +36,18 @@ def ran(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.ran"))
 
 
+def lay_traps(folder: Path) -> None:
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(TRAP)
+
+
 @pytest.fixture
 def traps(tmp_path: Path) -> Path:
-    for name in NAMES:
-        (tmp_path / f"{name}.py").write_text(TRAP)
+    lay_traps(tmp_path)
     return tmp_path
 
 
+@pytest.mark.slow
 def test_no_file_beside_a_fighter_runs(traps: Path) -> None:
     (traps / "it.fighter").write_bytes(find_model("generalist").read_bytes())
     done = run(traps, "evaluate", "it.fighter", "--safe", "--episodes", "4", "--jobs", "2")

@@ -49,13 +49,16 @@ def test_the_pattern_finds_citations() -> None:
     assert citations(text) == expected | {("x.md", number) for number in ("2", "3.1", "4")}
 
 
-@pytest.mark.parametrize("name", sorted({name for path in FILES for name, _ in citations(path.read_text())}))
+CITED = {path: citations(path.read_text()) for path in FILES}
+
+
+@pytest.mark.parametrize("name", sorted({name for cited in CITED.values() for name, _ in cited}))
 def test_every_citation_can_be_opened(name: str) -> None:
     known = sections(name)
     missing = {
         f"{path.relative_to(ROOT)}: {name} §{section}"
-        for path in FILES
-        for cited, section in citations(path.read_text())
+        for path, sections_of in CITED.items()
+        for cited, section in sections_of
         if cited == name and section not in known
     }
     assert not missing

@@ -162,7 +162,7 @@ def test_the_timeout_is_for_the_whole_reply() -> None:
         start = time.monotonic()
         with pytest.raises(TimeoutError, match="no reply within 0.5 seconds"):
             ask(port, 0.5)
-        assert 0.5 <= time.monotonic() - start < 10
+        assert 0.5 <= time.monotonic() - start < 60
 
 
 def test_a_line_without_end_is_no_reply() -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,8 +23,9 @@ from sb3_pvp.common.errors import shown
 from sb3_pvp.serving import protocol
 from sb3_pvp.serving.connection import MAX_UNANSWERED
 from tests.serving.fighters import by_hand, write
-from tests.serving.served import RawClient, serving, wait_until
+from tests.serving.served import RawClient, serving
 from tests.serving.test_server import ANSWER, HAND, LINE, get
+from tests.waiting import wait_until
 
 TIMEOUT = 30
 NESTED = b"[" * 1000 + b"]" * 1000
@@ -142,12 +144,17 @@ def test_a_copy_that_failed_is_tried_again(
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 
 
-def test_more_clients_of_predictions_than_files_may_be_open(folder: Path) -> None:
-    """Those that ask go on, the log stays short, and there is room again when the others have left."""
+def test_more_clients_of_predictions_than_files_may_be_open_until_a_signal(folder: Path) -> None:
+    """Those that ask go on, the log stays short, and there is room again when the others have left.
+
+    At the signal all that was asked is answered.
+    """
     command = [sys.executable, "-m", "sb3_pvp.cli", "serve", "--models", str(folder), "--backend", "compiled"]
+    command += ["--metrics-port", "0", "--remote-processor-pool-size", "1", "--remote-processor-type", "thread"]
     command = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
+        assert "health and metrics on http://127.0.0.1:" in process.stdout.readline()
         port = int(process.stdout.readline().rpartition(":")[2])
         try:
             with RawClient(port) as good, contextlib.ExitStack() as stack:
@@ -159,14 +166,20 @@ def test_more_clients_of_predictions_than_files_may_be_open(folder: Path) -> Non
             for _ in range(20 * TIMEOUT):  # until the server has seen that they are gone
                 with RawClient(port) as late, contextlib.suppress(ConnectionError):
                     if late.ask(LINE).get("action") == ANSWER:
+                        late.send(*[LINE] * 50)
+                        assert late.receive()["action"] == ANSWER
+                        process.send_signal(signal.SIGTERM)
+                        assert [late.receive()["action"] for _ in range(49)] == [ANSWER] * 49
+                        assert late.receive() is None
                         break
                 time.sleep(0.05)
             else:
                 pytest.fail("no client is accepted any more")
+            assert process.wait(TIMEOUT) == 0
         finally:
-            process.terminate()
-        assert process.wait(TIMEOUT) == 0
-        assert len(process.stderr.read().splitlines()) < 10
+            process.kill()
+        said = process.stderr.read()
+        assert "Traceback" not in said and len(said.splitlines()) < 10
 
 
 def test_silent_and_slow_connections_do_not_hold_health(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,7 @@ import os
 import pickle
 import random
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -29,7 +26,8 @@ from sb3_contrib import MaskablePPO
 from sb3_pvp.serving.connection import MAX_UNANSWERED, Limits
 from sb3_pvp.serving.server import ServerSettings
 from tests.serving.fighters import NH, by_hand, random_nh, write
-from tests.serving.served import RawClient, RunningServer, serving, wait_until
+from tests.serving.served import RawClient, RunningServer, serving
+from tests.waiting import wait_until
 
 HAND = {"model": "hand", "obs": [[1, 0]], "actionMasks": [[True, True], [True, True, True]], "deterministic": True}
 LINE = json.dumps(HAND).encode()
@@ -360,20 +358,3 @@ def test_worker_processes_are_replaced(folder: Path, known: Known, tmp_path: Pat
         shutil.copyfile(folder / "nh2.fighter", tmp_path / "other.fighter")
         line, action = known[20]
         wait_until(lambda: client.ask(line.replace(b'"nh2"', b'"other"')).get("action") == action)
-
-
-def test_the_command_stops_at_a_signal(folder: Path) -> None:
-    command = [sys.executable, "-m", "sb3_pvp.cli", "serve", "--models", str(folder), "--port", "0"]
-    command += ["--metrics-port", "0", "--backend", "compiled", "--remote-processor-pool-size", "1"]
-    command += ["--remote-processor-type", "thread"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        assert "health and metrics on http://127.0.0.1:" in process.stdout.readline()
-        with RawClient(int(process.stdout.readline().rpartition(":")[2])) as client:
-            client.send(*[LINE] * 50)
-            assert client.receive()["action"] == ANSWER
-            process.send_signal(signal.SIGTERM)
-            assert [client.receive()["action"] for _ in range(49)] == [ANSWER] * 49
-            assert client.receive() is None
-        assert process.wait(30) == 0
-        assert "Traceback" not in process.stderr.read()

@@ -17,7 +17,8 @@ from sb3_pvp.serving import connection
 from sb3_pvp.serving.client import Client, PredictionError
 from sb3_pvp.serving.protocol import Memory
 from tests.policies.remembering import KINDS, remembering_model, rollouts
-from tests.serving.served import RawClient, RunningServer, serving, wait_until
+from tests.serving.served import RawClient, RunningServer, serving
+from tests.waiting import wait_until
 
 ROWS, TICKS = 3, 12
 

@@ -1,7 +1,10 @@
-"""A callback that raises, for tests of what becomes of its errors."""
+"""A callback and an environment that raise, for tests of what becomes of their errors."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium as gym
 from stable_baselines3.common.callbacks import BaseCallback
 
 ERRORS = {error.__name__: error for error in (ValueError, FileNotFoundError, TypeError)}
@@ -30,3 +33,18 @@ class Raising(BaseCallback):
 
     def _on_training_end(self) -> None:
         raise AttributeError("never set up")
+
+
+class RaisingEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """Raises in its fifth step if its first seed is odd: in the second of two environments, by an even seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self.steps_left = 5 if seed % 2 else -1
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.steps_left -= 1
+        if not self.steps_left:
+            raise ValueError("wrong")
+        return self.env.step(action)

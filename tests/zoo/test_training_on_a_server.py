@@ -26,6 +26,7 @@ from sb3_pvp.games.osrs.remote import RspsServer
 from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 from tests.games.osrs.remote.served import hear_interrupts, logged_in, world_server
 from tests.paths import ROOT
+from tests.waiting import wait_until
 
 RUN = Path("logs/maskable_ppo/NhEnv_1")
 NH = ["--algo", "maskable_ppo", "--env", "NhEnv", "--eval-freq", "-1", "--num-threads", "1"]
@@ -47,13 +48,6 @@ def options(port: int, n_envs: int, address_options: str = "", opponent: str = "
 
 def has_checkpoint() -> bool:
     return any(RUN.glob("rl_model_*.zip"))
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 400) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()
 
 
 def check_models() -> None:
@@ -106,16 +100,18 @@ def test_fights_that_break_off_end_the_training_with_one_line(
 
 def test_training_continues_when_the_server_comes_back() -> None:
     with ExitStack() as again:
-        first = ExitStack()
+        first, restarted = ExitStack(), threading.Event()
         port = first.enter_context(world_server())
 
         def restart() -> None:
             first.close()
             time.sleep(0.3)
             again.enter_context(world_server(port=port))
+            restarted.set()
 
         with at_the_first_checkpoint(restart):
             zoo.train([*options(port, 4, "restart_timeout=60&backoff=0.05"), "-n", "1024"])
+            assert restarted.is_set(), "the training has ended before"
         assert (RUN / "NhEnv.zip").is_file()
         assert logged_in(port) == []
     check_models()

@@ -26,6 +26,7 @@ from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.zoo import front_ends
 from sb3_pvp.zoo.manager import PvpExperimentManager, WorkerVecEnv
+from tests.paths import ROOT
 
 
 def manager(folder: Path, env_id: str = "NhEnv", algo: str = "maskable_ppo", **keywords: Any) -> PvpExperimentManager:
@@ -65,7 +66,12 @@ def test_our_defaults_are_for_our_environments_and_yield_to_a_given_file(tmp_pat
 
 @pytest.mark.parametrize(
     ("env_id", "vec_env", "expected"),
-    [("NhEnv", "dummy", PvpVecEnv), ("NhEnv", "subproc", WorkerVecEnv), ("CartPole-v1", "dummy", DummyVecEnv)],
+    [
+        ("NhEnv", "dummy", PvpVecEnv),
+        ("NhEnv", "subproc", WorkerVecEnv),
+        ("CartPole-v1", "dummy", DummyVecEnv),
+        ("CartPole-v1", "subproc", WorkerVecEnv),
+    ],
 )
 def test_vec_env_classes(tmp_path: Path, env_id: str, vec_env: str, expected: type) -> None:
     assert manager(tmp_path, env_id, "ppo", vec_env_type=vec_env).vec_env_class is expected
@@ -99,12 +105,21 @@ def test_evaluation_respects_masks_where_the_algorithm_knows_them(tmp_path: Path
         ({"n_timesteps": 30_000_000, "eval_freq": 0}, 0),
         ({"n_timesteps": 30_000_000}, 10_000),  # the default of rl-zoo3's manager
         ({"n_timesteps": 30_000_000, "eval_freq": None, "env_id": "CartPole-v1", "algo": "ppo"}, 25_000),
+        ({"eval_freq": None, "env_id": "Screen-v0", "config": "hyperparams/ScreenGalaga.yml"}, -1),  # by the clock
+        ({"eval_freq": 40_000, "env_id": "Screen-v0", "config": "hyperparams/ScreenGalaga.yml"}, 40_000),
     ],
 )
 def test_evaluations_do_not_take_longer_than_training(tmp_path: Path, given: dict[str, Any], expected: int) -> None:
+    if "config" in given:
+        given = {**given, "config": str(ROOT / given["config"])}
     experiment = manager(tmp_path, verbose=0, **given)
     experiment.read_hyperparameters()
     assert experiment.eval_freq == expected
+
+
+@pytest.mark.parametrize(("algo", "expected"), [("ppo", True), ("dreamerv3", False)])
+def test_a_world_model_is_evaluated_as_it_plays(tmp_path: Path, algo: str, expected: bool) -> None:
+    assert manager(tmp_path, "CartPole-v1", algo).deterministic_eval is expected
 
 
 def test_env_kwargs_of_the_yaml_reach_the_evaluation(tmp_path: Path) -> None:

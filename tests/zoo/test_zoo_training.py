@@ -131,5 +131,15 @@ def test_a_strict_worker_notices_an_illegal_action() -> None:
         env.step(np.array([closed[0], *[0] * (len(env.action_space.nvec) - 1)]))
 
 
+def test_an_environment_that_fails_in_its_process_ends_the_training_with_one_line(tmp_path: Path) -> None:
+    options = ["--algo", "ppo", "--env", "CartPole-v1", "--vec-env", "subproc", "--eval-freq", "-1", "--seed", "0"]
+    options += ["-f", str(tmp_path), "-params", "n_envs:2", "n_steps:64", "env_wrapper:'raising.RaisingEnv'"]
+    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", *options]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/zoo")])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "train: error: the process of an environment has ended" in done.stderr
+    assert (tmp_path / "ppo/CartPole-v1_1/interrupted_model.zip").is_file()
+
+
 def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}

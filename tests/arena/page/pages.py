@@ -18,7 +18,6 @@ def played(folder: Path, **facts: Any) -> Arena:
     """An arena of the duel after a round."""
     arena = make(folder, SCRIPTS, **facts)
     arena.run_once()
-    arena.workers.close()
     return arena
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,7 @@ from fastapi.testclient import TestClient
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.exchange import import_matches
 from sb3_pvp.arena.page import uploads
-from sb3_pvp.arena.page.app import FRESH, make_app
+from sb3_pvp.arena.page.app import make_app
 from sb3_pvp.arena.page.guards import POLICY
 from sb3_pvp.arena.page.rendering import write_site
 from sb3_pvp.arena.page.standing_figures import Figures
@@ -90,11 +89,11 @@ def test_what_is_not_there(client: TestClient) -> None:
     assert wrong.status_code == 422 and "count" in wrong.json()["error"]
 
 
-def test_names_are_text(arena: Arena, client: TestClient) -> None:
+def test_names_are_text(arena: Arena, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = "<script>alert(1)</script>\"' onload=x"
     facts = {"algorithm": mark, "tags": [mark], "hyperparameters": {mark: mark}}
     arena.store.add(Entrant("marked", "script", "level-3", "level-3", "level-3", mark, mark, facts=facts))
-    time.sleep(FRESH)
+    monkeypatch.setattr("sb3_pvp.arena.page.app.FRESH", 0.0)
     text = client.get("/players/marked").text
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
     assert "<script>alert" not in client.get("/").text
@@ -109,10 +108,13 @@ def test_other_sites_are_refused(client: TestClient) -> None:
         assert client.get("/", headers={"origin": nonsense}).status_code == 403
 
 
+@pytest.mark.usefixtures("cold")
 def test_too_many_requests_are_refused_and_too_large_ones(arena: Arena) -> None:
     with TestClient(make_app(arena, ["testserver"])) as client:
-        codes = [client.post("/api/live", json={}).status_code for _ in range(40)]
-        assert codes[0] == 422 and codes[-1] == 429
+        answers = [client.post("/api/live", json={}) for _ in range(40)]  # a handful at once, and one in two seconds
+        assert answers[0].status_code == 422 and answers[-1].status_code == 429
+        assert "wait" in answers[-1].json()["error"]
+        assert client.get("/api/challenge").status_code == 200, "who only looks is served"
     with TestClient(make_app(arena, ["testserver"])) as client:
         large = client.post("/api/live", content=b" " * 100_000)
         assert large.status_code == 413

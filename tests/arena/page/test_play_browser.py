@@ -13,6 +13,7 @@ import pytest
 from sb3_pvp.arena.arena import Arena
 from sb3_pvp.arena.challenge import Challenge
 from sb3_pvp.arena.page import live_fight
+from sb3_pvp.arena.store import Entrant
 from tests.arena.page.browser import PATIENCE, opened
 from tests.arena.page.pages import served
 from tests.arena.page.test_page_browser import browser, shot
@@ -33,9 +34,9 @@ def fast() -> Iterator[None]:
 @contextmanager
 def arena_of(game: str, folder: Path, *scripts: str, **facts: Any) -> Iterator[str]:
     """Yields the address of an arena of a game."""
-    challenge = Challenge(name="here", game=game, scripts=scripts, **facts)
-    with closing(Arena.create(folder / "arena", challenge)) as arena:
-        arena.workers.close()
+    with closing(Arena.create(folder / "arena", Challenge(name="here", game=game, **facts))) as arena:
+        for script in scripts:
+            arena.store.add(Entrant(script, "script", script, script, script, "the game"))
         with served(arena, guarded=False) as address:
             yield address
 

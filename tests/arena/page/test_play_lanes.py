@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +15,23 @@ from tests.arena.page.test_play_browser import OVER, arena_of, begin, fast, unti
 __all__ = ["browser", "fast"]  # fixtures
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with arena_of("LaneClash-v0", tmp_path_factory.mktemp("arena"), "spender") as address:
+        yield address
+
+
 @contextmanager
-def playing(browser: Any, folder: Path, width: int = 1280, **options: Any) -> Iterator[Any]:
-    with arena_of("LaneClash-v0", folder, "spender") as address, opened(browser, width, **options) as page:
+def playing(browser: Any, address: str, width: int = 1280, **options: Any) -> Iterator[Any]:
+    with opened(browser, width, **options) as page:
         begin(page, address, "spender")
         until(page, "lastTick > 0")
         yield page
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with playing(browser, tmp_path_factory.mktemp("arena")) as page:
+def page(browser: Any, address: str) -> Iterator[Any]:
+    with playing(browser, address) as page:
         yield page
 
 
@@ -57,8 +62,8 @@ PLACED = "moments[lastTick].scene.units.filter((unit) => unit.seat === 0 && unit
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_a_card_is_dragged_to_a_tile(browser: Any, tmp_path: Path, scheme: str) -> None:
-    with playing(browser, tmp_path, color_scheme=scheme) as page:
+def test_a_card_is_dragged_to_a_tile(browser: Any, address: str, scheme: str) -> None:
+    with playing(browser, address, color_scheme=scheme) as page:
         card = payable(page)
         page.mouse.move(*middle(page, card))
         page.mouse.down()
@@ -71,8 +76,8 @@ def test_a_card_is_dragged_to_a_tile(browser: Any, tmp_path: Path, scheme: str) 
         assert page.evaluate("moments[lastTick].scene.hands[1]") is None
 
 
-def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, tmp_path: Path) -> None:
-    with playing(browser, tmp_path, 390) as page:
+def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, address: str) -> None:
+    with playing(browser, address, 390) as page:
         assert page.evaluate("document.querySelector('.lanes .grass').getBoundingClientRect().width") >= 330
         card = payable(page)
         number = page.evaluate("(card) => sceneOf(lastTick).hands[0].indexOf(card)", card) + 1
@@ -91,9 +96,9 @@ def test_beyond_the_river_no_troop_is_placed_and_keys_do_it_too(browser: Any, tm
 
 
 @pytest.mark.slow
-def test_a_card_is_placed_by_touch(browser: Any, tmp_path: Path) -> None:
+def test_a_card_is_placed_by_touch(browser: Any, address: str) -> None:
     touch = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
-    with playing(browser, tmp_path, 390, **touch) as page:
+    with playing(browser, address, 390, **touch) as page:
         card = payable(page)
         page.locator(f"[data-card={card}]").tap()
         page.touchscreen.tap(*tile(page, 14, 12))

@@ -199,9 +199,7 @@ def course(match: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": world.outcome[0].tolist(), "ticks": int(world.clocks[0]), "left": left, "seen": "".join(seen)}
 
 
-@pytest.mark.parametrize(
-    "match", json.loads(GOLDEN.read_text("utf-8")) if GOLDEN.exists() else [], ids=lambda match: str(match["params"])
-)
+@pytest.mark.parametrize("match", json.loads(GOLDEN.read_text("utf-8")), ids=lambda match: str(match["params"]))
 def test_golden_battles(match: dict[str, Any]) -> None:
     """All is whole numbers, the same on all machines; ``python -m tests.games.lanes.test_lane_laws`` writes them."""
     assert course(match) == {name: match[name] for name in ("outcome", "ticks", "left", "seen")}

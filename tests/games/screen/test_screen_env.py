@@ -252,7 +252,7 @@ FAULTS = [
             "readers": {"score": {**painter()["readers"]["score"], "region": [100, 0, 60, 13]}},
             "reset": [{"start": True}],
         },
-        r"the reader score of painter finds nothing in \[100, 0, 60, 13\]$",
+        r"the reader score of painter finds nothing in \[100, 0, 60, 13\] for 51 ticks$",
     ),
     (
         {
@@ -299,6 +299,16 @@ def test_a_program_that_dies_in_the_middle_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ScreenError, match="has ended with code 7: down q"):
         for action in [END] + [WAIT] * 200:
             env.step(np.int64(action))
+
+
+def test_a_number_may_be_unreadable_in_the_first_frames(tmp_path: Path) -> None:
+    env = made(tmp_path)
+    env.reset()
+    read, asked = env._readings["score"], iter(range(9))
+    env._readings["score"] = lambda frame: None if next(asked) in (1, 2) else read(frame)  # the script reads the first
+    assert env.reset()[1]["readings"] == {"score": 0}
+    assert env.step(np.int64(WAIT))[1] == 0
+    env.close()
 
 
 def test_a_number_that_is_gone_for_long_is_one_line(tmp_path: Path) -> None:

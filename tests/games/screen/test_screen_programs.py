@@ -52,7 +52,10 @@ def test_presets_train_on_several_displays(algo: str, preset: str, tmp_path: Pat
         [sys.executable, "-m", "sb3_pvp.cli", *words.split()], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / algo / "Screen-v0_1" / "Screen-v0.zip").is_file()
+    run = tmp_path / algo / "Screen-v0_1"
+    assert (run / "Screen-v0.zip").is_file() and not (run / "evaluations.npz").exists()
+    for monitor in run.glob("*.monitor.csv"):
+        assert monitor.read_text().splitlines()[1] == "r,l,t,frames,late,dropped"
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from sb3_pvp.games.soccer.viewer import SoccerScene, SoccerViewer
 from sb3_pvp.matches.replay import Recording, load_fight, record_fight, save_fight, write_replay_page
 from sb3_pvp.matches.replay.page import events_of
 from tests.games.soccer.test_soccer_world import new_world
-from tests.matches.replay import browser
 from tests.matches.replay.browser import Tab, chromium
 
 NAMES = ("Ann", "Ben")
@@ -111,8 +110,6 @@ def test_a_human_plays_one_agent() -> None:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    if browser.PROGRAM is None:
-        pytest.skip("needs Chromium")
     with chromium(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 

@@ -128,7 +128,8 @@ PROGRAMS = {
     "large bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",
     "a deep tuple": b"\x80\x02)" + b"\x85" * 100_000 + b".",
     "a deep key": b"\x80\x02})" + b"\x85" * 100_000 + b"Ns.",
-    "a deep key of the first protocol": b"\x80\x02()" + b"\x85" * 1_000_000 + b"Nd.",
+    "a deep key of the first protocol": b"\x80\x02()" + b"\x85" * 100_000 + b"Nd.",
+    "a very deep key": b"\x80\x02()" + b"\x85" * 1_000_000 + b"Nd.",
     "a deep entry of a set": b"\x80\x04\x8f()" + b"\x85" * 1_000_000 + b"\x90.",
     "a mark too few": b"\x80\x02t.",
     "an empty stack": b"\x80\x02.",
@@ -137,7 +138,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=str)
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=pytest.mark.slow if "very" in name else ()) for name in PROGRAMS]
+)
 def test_odd_programs_do_nothing(program: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = with_pickle(tiny, tmp_path / "odd.zip", PROGRAMS[program])
@@ -282,7 +285,7 @@ def test_mutated_pickles_run_nothing(tiny: Path, tmp_path: Path, data: st.DataOb
         )
     path = with_pickle(tiny, tmp_path / "mutated.zip", bytes(pickle))
     assert executed_by(lambda: UpstreamFile(path)) == []
-    assert executed_by(lambda: import_upstream(path)) is not None  # a model or a ValueError
+    assert executed_by(lambda: import_upstream(path)) == []
 
 
 JUNK: list[Any] = [None, -1, 10**30, 0.5, float("nan"), "text", b"bytes", (), [], {}, {"size": 1}, [[1]], th.zeros(2)]

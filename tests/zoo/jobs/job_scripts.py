@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-
-import psutil
 
 from sb3_pvp.zoo.jobs import Job
 
@@ -37,17 +33,3 @@ def pids(job: Job) -> dict[str, int]:
     """The processes of a job that have said who they are."""
     words = [line.split() for line in Path(job.log).read_text().splitlines()]
     return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()

@@ -14,7 +14,8 @@ import pytest
 
 from sb3_pvp.common import processes
 from sb3_pvp.zoo.jobs import Jobs
-from tests.zoo.jobs.job_scripts import NAMES, family, is_alive, pids, python, wait_until
+from tests.waiting import is_alive, wait_until
+from tests.zoo.jobs.job_scripts import NAMES, family, pids, python
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the little programs are for POSIX systems")
 
@@ -71,19 +72,15 @@ def test_everything_that_a_job_has_started_is_stopped(jobs: Jobs) -> None:
     assert jobs.status(other).exit_code == 143
 
 
-def test_what_a_command_leaves_behind_ends_with_it(jobs: Jobs) -> None:
-    job = jobs.start(family("sleep 0.5; exit 4"))
-    assert (jobs.wait(job).state, jobs.status(job).exit_code) == ("failed", 4)
-    assert pids(job).keys() == NAMES and not any(map(is_alive, pids(job).values()))
-
-
-def test_a_terminated_supervisor_ends_its_command(jobs: Jobs) -> None:
-    job = jobs.start(family())
+def test_what_a_command_leaves_behind_ends_with_it_and_with_a_terminated_supervisor(jobs: Jobs) -> None:
+    ended, job = jobs.start(family("sleep 0.5; exit 4")), jobs.start(family())  # together: both wait for the stubborn
     wait_until(lambda: pids(job).keys() == NAMES)
     assert job.pid is not None
     os.kill(job.pid, 15)
+    assert (jobs.wait(ended).state, jobs.status(ended).exit_code) == ("failed", 4)
     assert jobs.wait(job).exit_code in (143, 137)
-    assert not any(map(is_alive, pids(job).values()))
+    assert pids(ended).keys() == NAMES
+    assert not any(map(is_alive, (*pids(ended).values(), *pids(job).values())))
 
 
 def test_a_job_whose_supervisor_was_killed_can_be_stopped(jobs: Jobs) -> None:

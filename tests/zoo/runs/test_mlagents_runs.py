@@ -125,19 +125,46 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_signal_leaves_a_zip_and_a_graph_that_act_alike_and_resuming_is_exact(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_is_stopped_leaves_a_zip_and_a_graph(number: signal.Signals, tmp_path: Path) -> None:
     words = ["--mlagents", trainer_file(tmp_path, max_steps=10**9)]
-    process, run = start(tmp_path, *words), run_in(tmp_path)
+    process = start(tmp_path, *words)
     try:
-        wait_for(run / f"checkpoints/main_{2 * ROLLOUT}_steps.zip", process)
+        wait_for(run_in(tmp_path) / f"checkpoints/main_{2 * ROLLOUT}_steps.zip", process)
         os.killpg(process.pid, number)
         said = process.communicate(timeout=300)[1]
     finally:
         process.kill()
     assert process.returncode == 130 and "Traceback" not in said and "stopped; resume after" in said
+    check_stopped(tmp_path, words)
+
+
+def test_a_signal_leaves_a_zip_and_a_graph_that_act_alike_and_resuming_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--mlagents", trainer_file(tmp_path, max_steps=10**9)]
+    step, newest = Fights.step, run_in(tmp_path) / f"checkpoints/main_{2 * ROLLOUT}_steps.zip"
+
+    def stepping(*given: Any) -> None:
+        if newest.exists():
+            signal.raise_signal(signal.SIGINT)
+        step(*given)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match="130"):
+            patch.setattr(Fights, "step", stepping)
+            zoo.train([*words, "-f", str(tmp_path), *COMMON])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err.startswith(f"train: stopped; resume after {2 * ROLLOUT} steps")
+    check_stopped(tmp_path, words)
+
+
+def check_stopped(tmp_path: Path, words: list[str]) -> None:
+    """What a stopped run leaves acts alike, and resumed it becomes what it would have been."""
+    run = run_in(tmp_path)
     assert_same_actions(run)
     status = read_status(run / STATUS)["SoccerTwos"]
     assert status.final is not None and status.final.steps == 2 * MAPOCA.load(run / f"{GAME}.zip").num_timesteps

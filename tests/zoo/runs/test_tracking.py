@@ -69,13 +69,15 @@ def test_a_training_and_its_continuation_are_one_run(folder: Path) -> None:
     assert dict(yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader))["track"]
 
 
-def test_a_password_is_in_no_file(folder: Path) -> None:
+def test_a_password_is_in_no_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Nor is it in what is printed, where its study is out of reach."""
-    command = [sys.executable, str(ROOT / "scripts/train.py"), *OPTIONS, "-n", str(ROLLOUT), *SMALL]
-    command += ["--storage", "postgresql://ann:s3c@ret@127.0.0.1:9/x", "-optimize"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
-    assert done.returncode != 0 and b"s3c@ret" not in done.stdout + done.stderr
-    assert [path for path in folder.rglob("*") if path.is_file() and b"s3c@ret" in path.read_bytes()] == []
+    study = ["--storage", "postgresql://ann:s3cret@127.0.0.1:9/x", "-optimize"]
+    with pytest.raises(SystemExit):
+        zoo.train([each for each in OPTIONS if each not in ("--resume", "--track")] + SMALL + study)
+    printed = capfd.readouterr()
+    assert "error: cannot open the storage postgresql://ann:***@127.0.0.1:9/x: " in printed.err
+    assert "s3cret" not in printed.out + printed.err
+    assert [path for path in folder.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == []
 
 
 def check_config(run: OfflineRun) -> None:

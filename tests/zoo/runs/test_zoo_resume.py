@@ -67,8 +67,13 @@ def matches(league: League) -> list[tuple[Any, ...]]:
     return [(each.player_a, each.player_b, each.outcome, each.ticks, each.key) for each in records]
 
 
-def test_an_interrupted_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(tmp_path / "whole", 4)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    return train(tmp_path_factory.mktemp("whole"), 4)
+
+
+def test_an_interrupted_run_resumes_exactly(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, step = 0, Fights.step
 
     def step_until_power_is_cut(fights: Fights, actions: Any) -> None:
@@ -170,20 +175,29 @@ def test_no_beginning_of_a_checkpoint_counts_as_whole(tmp_path: Path) -> None:
     assert not is_whole(path)
 
 
+TINY = ["--resume", "--seed", "1", "--eval-freq", "64", "--eval-episodes", "1", "--verbose", "0", "--actors", "0"]
+TINY += ["-params", "n_envs:4", "n_steps:16", "batch_size:64"]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log folder of a run of one rollout."""
+    folder = tmp_path_factory.mktemp("short")
+    zoo.train(["-f", str(folder), "-n", "64", *TINY])
+    return folder
+
+
 @pytest.mark.parametrize("share", [0, 0.5])
 @pytest.mark.parametrize("file", ["evaluations.npz", "NhEnv/args.yml", "initial_model.zip", "NhEnv.zip"])
-def test_a_run_resumes_without_a_file_that_is_cut(file: str, share: float, tmp_path: Path) -> None:
-    tiny = ["--resume", "--seed", "1", "--eval-freq", "64", "--eval-episodes", "1", "-f", str(tmp_path)]
-    tiny += ["--verbose", "0", "--actors", "0"]
-    zoo.train([*tiny, "-n", "64", "-params", "n_envs:4", "n_steps:16", "batch_size:64"])
-    path = run_in(tmp_path) / file
+def test_a_run_resumes_without_a_file_that_is_cut(file: str, share: float, short: Path, tmp_path: Path) -> None:
+    path = run_in(shutil.copytree(short, tmp_path, dirs_exist_ok=True)) / file
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     # The model is not needed to resume, and half a list of arguments may be a whole one.
     is_noticed = file != "NhEnv.zip" and not (share and file == "NhEnv/args.yml")
     named = pytest.warns(RuntimeWarning, match=f"Skipping .*{file}: it is da") if is_noticed else nullcontext()
     with named:
-        zoo.train([*tiny, "-n", "128", "-params", "n_envs:4", "n_steps:16", "batch_size:64"])
+        zoo.train(["-f", str(tmp_path), "-n", "128", *TINY])
     assert PvpPPO.load(run_in(tmp_path) / "NhEnv.zip").num_timesteps == 128 and not run_in(tmp_path, 2).exists()
     evaluated = np.load(run_in(tmp_path) / "evaluations.npz")["timesteps"].tolist()
     assert evaluated == ([128] if file == "evaluations.npz" else [64, 128])
@@ -203,13 +217,14 @@ STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 def test_a_signal_to_stop_prints_the_command_to_resume(
     place: type,
     numbers: list[signal.Signals],
+    whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also if several come at once, and again while the run is saved."""
     name, when = {Fights: ("step", 2 * 16 + 7), PvpPPO: ("train", 2)}[place]
-    whole, times, original = train(tmp_path / "whole", 4), 0, getattr(place, name)
+    times, original = 0, getattr(place, name)
     save, saved = PvpPPO.save, list[str]()
 
     def interrupted(*arguments: Any) -> None:

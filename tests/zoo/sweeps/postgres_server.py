@@ -17,16 +17,19 @@ from typing import Any
 import pytest
 import sqlalchemy
 
+#: ``.ci/run`` sets it, where every test must run.
+REQUIRED = "SB3_PVP_REQUIRE_POSTGRES"
 _END_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 _PROGRAMS = ("initdb", "postgres", "pg_isready")
 
 
 def require_postgres() -> None:
-    """Skips the test where there is no PostgreSQL to run, or no driver for it."""
+    """Skips the test where there is no PostgreSQL to run, or no driver for it, unless that is forbidden."""
     missing = [program for program in _PROGRAMS if _program(program) is None]
     if missing or find_spec("psycopg") is None:
-        pytest.skip(f"needs {', '.join(missing) or 'psycopg'}")
+        give_up = pytest.fail if os.environ.get(REQUIRED) else pytest.skip
+        give_up(f"needs {', '.join(missing) or 'psycopg'}")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable, Iterator
 from importlib import util
 from pathlib import Path
@@ -27,6 +26,7 @@ from sb3_pvp.zoo.sweeps.study import (
     overview,
     summary,
 )
+from tests.waiting import wait_until
 from tests.zoo.sweeps.postgres_server import empty_database, postgres_server, require_postgres
 from tests.zoo.sweeps.study_workers import OWN_VALUES, SETTINGS, do_trials, open_queue, start_worker, trials_of
 
@@ -55,13 +55,6 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def journal(tmp_path: Path) -> str:
     return str(tmp_path / "sweep.log")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_is_drawn_does_not_depend_on_stops(journal: str) -> None:
@@ -156,6 +149,9 @@ def test_failed_trials_do_not_count(journal: str) -> None:
     assert do_trials(open_queue(journal, 2)[1]) == 1
 
 
+@pytest.mark.parametrize(
+    "storage", ["journal", pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True
+)
 def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None:
     n_trials = 24
     open_queue(storage, n_trials)

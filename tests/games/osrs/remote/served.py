@@ -8,8 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 from sb3_pvp.games.osrs.remote.fight_pool import WorldFactory
@@ -89,13 +88,6 @@ def ask(port: int, action: str, agent: str = "debugger", body: Any = None) -> An
 def hear_interrupts() -> None:
     """Restores SIGINT, as the ``preexec_fn`` of a process: background jobs of a shell and their children ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def is_alive(pid: int) -> bool:
-    """Returns whether a process is running."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def logged_in(port: int) -> list[str]:

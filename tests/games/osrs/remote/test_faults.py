@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.fault_proxy import KINDS, Fault, FaultProxy, RandomFaults
 from sb3_pvp.game import Outcome
 from sb3_pvp.game.contract import load_contract
-from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld
+from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, remote_agent
 from sb3_pvp.games.osrs.remote.agent_ids import AgentIds
 from sb3_pvp.games.osrs.remote.client_errors import Lost, NoServer, Refused, Silent
 from sb3_pvp.games.osrs.remote.fight_setup import SharedState
@@ -72,7 +72,7 @@ def assert_no_agent_left(port: int) -> None:
 def test_a_corrupted_reply_breaks_only_its_fight(port: int, fault: Fault, options: dict[str, Any]) -> None:
     proxy = FaultProxy(port, OneFault(fault))
     with handler_server(proxy.handle) as proxy_port:
-        world = remote(proxy_port, 1, reset_timeout=5, step_timeout=0.3)
+        world = remote(proxy_port, 1, reset_timeout=30, step_timeout=2 if fault == "drop" else 30)
         world.reset(options=options)
         seen = []
         for _ in range(DEATH_TICK):
@@ -159,8 +159,9 @@ def test_many_faults(port: int, kinds: list[str], options: dict[str, Any]) -> No
         assert_no_agent_left(port)
 
 
-def test_a_lost_log_out_is_repeated_after_the_step_timeout(port: int) -> None:
+def test_a_lost_log_out_is_repeated_after_the_step_timeout(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A synchronous world is blocked until the agent is gone, while the time-outs of other clients run."""
+    monkeypatch.setattr(remote_agent, "LOGOUT_TIMEOUT", 120.0)
     lost = OneFault("drop", at=2, action="logout", direction="request")  # the first one frees the name
     with handler_server(FaultProxy(port, lost).handle) as proxy_port:
         world = remote(proxy_port, 1, step_timeout=0.3)
@@ -170,7 +171,7 @@ def test_a_lost_log_out_is_repeated_after_the_step_timeout(port: int) -> None:
         world.leave([0])
         assert_no_agent_left(port)
         assert lost.has_happened
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 60
         world.close()
 
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ import numpy as np
 import pytest
 
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteWorld, RspsServer, launcher
-from tests.games.osrs.remote.served import hear_interrupts, is_alive, logged_in
+from tests.games.osrs.remote.served import hear_interrupts, logged_in
 from tests.paths import ROOT
+from tests.waiting import is_alive, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
 
@@ -70,14 +70,6 @@ def logged_pids(log: Path) -> dict[str, int]:
     """Returns the process ids printed to the log, by name."""
     words = [line.split() for line in log.read_text().splitlines()]
     return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds; fails after a while."""
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 def variables(server: RspsServer) -> dict[str, str]:

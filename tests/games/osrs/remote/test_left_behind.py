@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,8 @@ from sb3_pvp.games.osrs.remote.guard_process import LOGGED_IN, LOGGED_OUT, LOGGI
 from sb3_pvp.games.osrs.remote.journal import Journal, stale_journals
 from sb3_pvp.games.osrs.remote.line_connection import LineConnection
 from tests.games.osrs.remote.living_world import LivingWorld
-from tests.games.osrs.remote.served import ask, handler_server, is_alive, logged_in, world_server
+from tests.games.osrs.remote.served import ask, handler_server, logged_in, world_server
+from tests.waiting import is_alive, wait_until
 
 BOT = {"bots": (None, "baseline")}
 QUICK = "reset_timeout=5&step_timeout=5"
@@ -57,14 +58,6 @@ def remote(port: int, num_fights: int = 1, options: str = QUICK) -> RemoteWorld:
 def no_op(world: RemoteWorld) -> np.ndarray[Any, Any]:
     """Returns actions ``(F, 2, heads)`` that do nothing."""
     return np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds; fails after a while."""
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 # Idle clients

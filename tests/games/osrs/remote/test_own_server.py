@@ -6,8 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ import pytest
 
 from sb3_pvp.games.osrs.remote import RemoteError, RemoteSettings, RemoteWorld, launcher, own_server
 from sb3_pvp.games.osrs.remote.own_server import OwnServer
-from tests.games.osrs.remote.served import is_alive
 from tests.paths import ROOT
+from tests.waiting import is_alive, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="servers are started on POSIX systems")
 
@@ -59,13 +57,6 @@ def started(logs: Path) -> list[list[int]]:
 def play(world: RemoteWorld, ticks: int = 1) -> None:
     for _ in range(ticks):
         world.step(np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 def test_each_world_has_a_server_of_its_own_for_as_long_as_it_is_open(

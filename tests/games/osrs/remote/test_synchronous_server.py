@@ -243,12 +243,12 @@ class _WaitsForOthers:
 def test_the_first_tick_of_a_fight_in_lock_step_ends_with_the_next_step() -> None:
     server = _WaitsForOthers()
     with handler_server(server.handle) as port:
-        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=20&defer_resets=true", 1)
+        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=120&defer_resets=true", 1)
         world.reset(options=BOT)
         for ticks in (0, 1, 2):
             start = time.monotonic()
             world.step(np.zeros((1, 2, 12), np.int64))
-            assert time.monotonic() - start < 10
+            assert time.monotonic() - start < 60
             assert world.ticks[0] == ticks and world.outcome[0, 0] == Outcome.RUNNING
             server.others.set()
         world.close()
@@ -295,11 +295,11 @@ class _HangsUpOnTheSecond:
 
 def test_an_agent_lost_in_a_filler_step_logs_out_at_once() -> None:
     with handler_server(_HangsUpOnTheSecond().handle) as port:
-        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=20", 2)
+        world = RemoteWorld(f"rsps://127.0.0.1:{port}?step_timeout=120", 2)
         world.reset(options=BOT)
         start = time.monotonic()
         world.step(np.zeros((2, 2, 12), np.int64))
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60
         assert sorted(world.outcome[:, 0]) == [Outcome.RUNNING, Outcome.DESYNC]
         world.close()
 
