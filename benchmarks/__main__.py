@@ -28,6 +28,7 @@ from benchmarks.recipes.commands import recipes
 from benchmarks.rock_paper_scissors import bench_rock_paper_scissors
 from benchmarks.rollout import bench_rollout
 from benchmarks.screen import bench_screen
+from benchmarks.screen_learning import bench_screen_learning
 from benchmarks.search.commands import search
 from benchmarks.serve import bench_serve
 from benchmarks.server import bench_server
@@ -63,6 +64,7 @@ app.command("soccer")(bench_soccer)
 app.command("chess")(bench_chess)
 app.command("lanes")(bench_lanes)
 app.command("screen")(bench_screen)
+app.command("screen_learning")(bench_screen_learning)
 app.command("walks")(bench_walks)
 app.command("sprt")(bench_sprt)
 app.command("arena")(bench_arena)

@@ -5,7 +5,6 @@ A run is made in parts: the same command goes on where the last one stopped, exa
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import typer
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
+from benchmarks.json_lines import append_line, read_lines
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.common.errors import Refusal, refusals, require_known
 
@@ -117,8 +117,7 @@ class Curve(BaseCallback):
             line[opponent] = [score.wins, score.decided]
             line[f"{opponent}/return"] = score.reward / score.decided
         line |= illegal(self.model)
-        with self.lines.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_line(self.lines, line)
 
 
 def evaluated(model: BaseAlgorithm, opponent: str) -> Score:
@@ -243,8 +242,7 @@ Runs = dict[tuple[str, int], list[dict[str, Any]]]
 def read_runs(folder: Path) -> Runs:
     """Returns the evaluations of each run; what a part that went on has done again replaces what was there."""
     runs: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
-    for text in (folder / LINES).read_text().splitlines():
-        line = json.loads(text)
+    for line in read_lines(folder / LINES):
         runs.setdefault((line["trial"], line["seed"]), {})[line["ticks"]] = line
     return {run: [found[ticks] for ticks in sorted(found)] for run, found in sorted(runs.items())}
 

@@ -11,13 +11,13 @@ import numpy as np
 import psutil
 import typer
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from benchmarks.report import Row, positive_numbers, print_report
 from sb3_pvp.games.chess.fen import read_fen
 from sb3_pvp.games.chess.notation import legal_by_name, played
 from sb3_pvp.games.chess.params import START
 from sb3_pvp.games.screen import ScreenEnv
+from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
 
 #: Shares of a square's pixels: of white pieces the bright ones, of black ones the dark ones.
 _BRIGHT, _DARK = 0.12, 0.2
@@ -130,7 +130,7 @@ def _cell(square: str) -> str:
 
 def _jitter(game: str, count: int, seconds: float) -> Row:
     """Plays at random on so many displays at once."""
-    env = SubprocVecEnv([partial(ScreenEnv, game) for _ in range(count)])
+    env = WorkerVecEnv([partial(ScreenEnv, game) for _ in range(count)])
     tick, lags, totals = (
         env.get_attr("game")[0].tick,
         list[float](),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import time
@@ -19,6 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from benchmarks.dreamer_proofs.games import Chase, Cue, Repeat
+from benchmarks.json_lines import append_line, read_lines
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sizes import SIZES
 
@@ -105,9 +105,7 @@ class EpisodeLines(BaseCallback):
         shown = {"reward_loss": "loss/rew", "entropy": "ent/action"}.items()
         figures = getattr(self.model, "_figures", {})
         line |= {name: round(figures[figure].item(), 3) for name, figure in shown if figures}
-        # Several processes append to it: a short line is written at once.
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_line(self.path, line)
 
     def _reached(self, bar: Bar) -> bool:
         last = self.returns[-bar.episodes :]
@@ -159,12 +157,13 @@ def run_queue(
 
 
 def read_episodes(folder: Path) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Returns the episodes of each run; a line that was cut off is left out."""
+    """Returns the episodes of each run, of one that was made again those of the last time."""
     runs: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for line in (folder / EPISODES).read_text().splitlines():
-        if line.endswith("}"):
-            episode = json.loads(line)
-            runs.setdefault((episode["proof"], episode["seed"]), []).append(episode)
+    for episode in read_lines(folder / EPISODES):
+        run = runs.setdefault((episode["proof"], episode["seed"]), [])
+        if run and episode["env_steps"] < run[-1]["env_steps"]:
+            run.clear()
+        run.append(episode)
     return runs
 
 

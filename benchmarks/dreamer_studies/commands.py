@@ -15,7 +15,7 @@ dreamer = typer.Typer(invoke_without_command=True)
 dreamer.callback()(bench_dreamer)
 T = TypeVar("T")
 Out = Annotated[Path, typer.Option(help="The folder of the runs: the same command goes on with them.")]
-Seeds = Annotated[int, typer.Option(min=1, help="So many runs of each.")]
+Seeds = Annotated[int, typer.Option(min=1, help="So many runs of each; of PPO, DQN and SAC three times as many.")]
 Minutes = Annotated[float, typer.Option(min=0.0, help="CPU minutes of this part; 0: only draw what there is.")]
 Steps = Annotated[int, typer.Option(min=0, help="Steps of each run in place of its own; 0: its own.")]
 
@@ -25,7 +25,7 @@ def scaling(out: Out, seeds: Seeds = 2, minutes: Minutes = 30, steps: Steps = 0)
     """Learn one task with three sizes and three ratios; print a table and draw scaling.png."""
     from benchmarks.dreamer_studies import pictures, runs
 
-    runs.run_part(runs.SCALING, range(seeds), out, 60 * minutes, steps)
+    runs.run_part(runs.SCALING, seeds, out, 60 * minutes, steps)
     found = _some(pictures.read_runs(runs.SCALING, out, seeds), out)
     pictures.draw_scaling(out / "scaling.png", found)
     typer.echo(pictures.table(runs.SCALING, found))
@@ -40,7 +40,7 @@ def compare(out: Out, seeds: Seeds = 3, minutes: Minutes = 30, steps: Steps = 0)
     from benchmarks.dreamer_studies import pictures, runs
 
     require_packages("test", "rliable")
-    runs.run_part(runs.COMPARISON, range(seeds), out, 60 * minutes, steps)
+    runs.run_part(runs.COMPARISON, seeds, out, 60 * minutes, steps)
     found = _some(pictures.read_runs(runs.COMPARISON, out, seeds), out)
     pictures.draw_comparison(out / "comparison.png", found)
     typer.echo(f"{pictures.table(runs.COMPARISON, found)}\n\n{pictures.interval_table(found)}")

@@ -35,9 +35,13 @@ REPEATS = 2000  #: Of the bootstrap.
 
 
 def read_runs(learners: Mapping[str, Learner], out: Path, seeds: int) -> Runs:
-    """Returns the runs of a folder with at least one evaluation."""
-    found = {name: [read_lines(folder_of(out, name, seed)) for seed in range(seeds)] for name in learners}
-    return {name: lines for name, runs in found.items() if (lines := [each for each in runs if each])}
+    """Returns the runs of a folder: of each learner those that got as far as its furthest, and no unfinished others."""
+    found = {}
+    for name, learner in learners.items():
+        runs = [read_lines(folder_of(out, name, seed)) for seed in learner.seeds(seeds)]
+        furthest = max((each[-1]["steps"] for each in runs if each), default=0)
+        found[name] = [each for each in runs if each and each[-1]["steps"] == furthest]
+    return {name: runs for name, runs in found.items() if runs}
 
 
 def table(learners: Mapping[str, Learner], runs: Runs) -> str:
@@ -125,10 +129,13 @@ def draw_comparison(path: Path, runs: Runs) -> None:
 
 def interval_table(runs: Runs) -> str:
     """Returns a row for each algorithm and task: its interquartile mean after the last steps, with its interval."""
-    rows = ["| algorithm | task | interquartile mean of the last scores (95 % interval) |", "|---|---|---|"]
+    shown = "interquartile mean of the last scores (95 % interval; of three seeds: mean, least to greatest)"
+    rows = [f"| algorithm | task | share of the steps | seeds | {shown} |", "|---|---|---|---|---|"]
     for algorithm, place, group in _groups(runs):
-        middle, low, high = intervals(group)[1][:, -1]
-        rows.append(f"| {algorithm} | {place} | {middle:.2f} ({low:.2f} to {high:.2f}) |")
+        shares, bounds = intervals(group)
+        middle, low, high = bounds[:, -1]
+        about = f"{algorithm} | {place} | {shares[-1]:.0%} | {min(map(len, group.values()))}"
+        rows.append(f"| {about} | {middle:.2f} ({low:.2f} to {high:.2f}) |")
     return "\n".join(rows)
 
 

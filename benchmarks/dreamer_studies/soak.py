@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
+from benchmarks.json_lines import append_line, read_lines
 from sb3_pvp.callbacks.metric_lines import METRICS
+from sb3_pvp.common.errors import Refusal
+from sb3_pvp.common.processes import SAVING_GRACE, WatchedProcess
 
 LINES, RUN = "memory.jsonl", "run"
 #: A replay that is full after a quarter of an hour, in a folder, with all that a run writes.
@@ -27,47 +29,55 @@ WARM = 0.2
 
 
 def soak_part(out: Path, seconds: float) -> None:
-    """Trains for so many seconds of the clock, or goes on with it, and appends what it takes; ends it by a signal."""
+    """Trains for so many seconds of the clock, or goes on with it, and appends what it takes; ends it by a signal.
+
+    Raises `Refusal` if the training ends by itself. It ends with this process, even if that is killed.
+    """
+    if not seconds:
+        return
     out.mkdir(parents=True, exist_ok=True)
     part = max((line["part"] for line in read_samples(out)), default=-1) + 1
     command = [sys.executable, "-m", "sb3_pvp.zoo", "train", "--algo", "dreamerv3", "--env", "CartPole-v1"]
     command += ["--logdir", str(out / RUN), "--verbose", "0", "--eval-freq", "-1", "--seed", "0", "-params", *SETTINGS]
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    with (out / "output.txt").open("ab") as output:
-        process = subprocess.Popen(command, env=os.environ | one_thread, stdout=output, stderr=output)
-        watched, start, wait = psutil.Process(process.pid), time.monotonic(), min(max(seconds / 200, 0.5), 20.0)
-        try:
-            while (now := time.monotonic() - start) < seconds and process.poll() is None:
-                time.sleep(wait)
-                with (out / LINES).open("a") as file:
-                    file.write(
-                        json.dumps({"part": part, "seconds": round(now, 1)} | _sample(watched, out / RUN)) + "\n"
-                    )
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
+    one_thread, output = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"), out / "output.txt"
+    start, wait = time.monotonic(), min(max(seconds / 200, 0.5), 20.0)
+    with closing(WatchedProcess(command, output, one_thread, grace=SAVING_GRACE)) as watcher:
+        while time.monotonic() - start < seconds:
+            time.sleep(wait)
+            if (code := watcher.poll()) is not None:
+                said = " ".join(output.read_text().splitlines()[-1:])
+                raise Refusal(f"the training has ended with code {code}: {said}")
+            if sample := _sample(watcher.pid, out / RUN):
+                append_line(out / LINES, {"part": part, "seconds": round(time.monotonic() - start, 1)} | sample)
 
 
-def _sample(process: psutil.Process, run: Path) -> dict[str, Any]:
+def _sample(watcher: int, run: Path) -> dict[str, Any] | None:
+    """Returns what the training takes; ``None`` if there is none, before it has begun or after it has died."""
     metrics = run / METRICS
     logged = metrics.read_bytes().splitlines(keepends=True)[-2:] if metrics.exists() else []
     steps = [json.loads(line)["step"] for line in logged if line.endswith(b"\n")]
-    files = (path.stat().st_size for path in run.rglob("*") if path.is_file())
-    with process.oneshot():
-        return {
-            "megabytes": process.memory_full_info().uss / 2**20,  # its own, not what it shares
-            "cpu_s": sum(process.cpu_times()[:2]),
-            "files": process.num_fds(),
-            "threads": process.num_threads(),
-            "disk_megabytes": sum(files) / 2**20,
-            "steps": max(steps, default=0),
-        }
+    size = 0
+    for folder, _, names in os.walk(run):
+        for name in names:
+            with suppress(OSError):  # it has just been removed
+                size += os.stat(os.path.join(folder, name)).st_size
+    with suppress(psutil.Error):
+        for process in psutil.Process(watcher).children():
+            found = {
+                "megabytes": process.memory_full_info().uss / 2**20,  # its own, not what it shares
+                "cpu_s": sum(process.cpu_times()[:2]),
+                "files": process.num_fds(),
+                "threads": process.num_threads(),
+                "disk_megabytes": size / 2**20,
+                "steps": max(steps, default=0),
+            }
+            return found if found["megabytes"] else None
+    return None
 
 
 def read_samples(out: Path) -> list[dict[str, Any]]:
     """Returns all samples of all parts."""
-    path = out / LINES
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return read_lines(out / LINES) if (out / LINES).exists() else []
 
 
 def growth(samples: list[dict[str, Any]]) -> float:

@@ -25,7 +25,7 @@ from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 from sb3_pvp.games.osrs.scripted import SCRIPTS
-from sb3_pvp.matches.evaluation import evaluate_model, wilson_interval
+from sb3_pvp.matches.evaluation import evaluate_model, shares_of_rows, wilson_interval
 from sb3_pvp.players.league import League, Player
 from sb3_pvp.players.league.bradley_terry import fit_bradley_terry
 from sb3_pvp.players.league.payoff import Counts, Payoff
@@ -190,12 +190,14 @@ def _against_habit(path: Path, habit: str, fights: int, seed: int) -> dict[str, 
     seen: Any = env.reset()
     state, starts = None, np.ones(env.num_envs, bool)
     gained: list[list[float]] = [[] for _ in range(env.num_envs)]
-    while counts["fights"][1] < fights:
+    left = shares_of_rows(fights, env.num_envs)
+    while any(left):
         actions, state = model.predict(seen, state, starts, deterministic=False)
         seen, rewards, starts, infos = env.step(actions)
         for row, own in enumerate(gained):
             own.append(float(rewards[row]))
-            if starts[row]:
+            if starts[row] and left[row]:
+                left[row] -= 1
                 half = len(own) // 2
                 halves = {"first": sum(own[:half]) > 0, "second": sum(own[half:]) > 0}
                 for part, is_won in {"fights": infos[row]["outcome"] == "won", **halves}.items():

@@ -14,6 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sb3_pvp.common.errors import without_password
+
 # A stop may come while a connection is closed: it is raised again, so its traceback is no news.
 logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
@@ -29,7 +31,15 @@ def is_database(path: str | Path) -> bool:
 
 def shown_address(path: str | Path) -> str:
     """Returns the path of a file, or the URL of a database without its password."""
-    return sa.make_url(str(path)).render_as_string(hide_password=True) if is_database(path) else str(path)
+    return without_password(str(path)) if is_database(path) else str(path)
+
+
+def postgresql_url(address: str) -> sa.URL:
+    """Returns the URL of a database, for our driver; `ValueError` where a password would be read as a host."""
+    url = sa.make_url(address).set(drivername="postgresql+psycopg")
+    if "@" in (url.host or ""):
+        raise ValueError(f"an @ in the password of {without_password(address)} must be written as %40")
+    return url
 
 
 @contextmanager
@@ -78,8 +88,7 @@ def writing(connection: sa.Connection, lock: int) -> Iterator[None]:
 def _engine(address: str) -> sa.Engine:
     """Returns what opens connections; it keeps none, so it may be used after a fork."""
     if is_database(address):
-        url = sa.make_url(address).set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, poolclass=sa.NullPool)
+        return sa.create_engine(postgresql_url(address), poolclass=sa.NullPool)
 
     def connect() -> sqlite3.Connection:
         # Wait up to a minute for other writers. isolation_level=None: we begin transactions ourselves.

@@ -20,12 +20,12 @@ from torch import nn
 from sb3_pvp.common.errors import require_known
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.policies.contracts import AUTO, find_contract
-from sb3_pvp.policies.extractors import find_extractor, make_extractor
 from sb3_pvp.policies.features import (
     NormalizedFeatures,
     checked_observation,
     flat_masks,
     head_sizes_of,
+    make_extractor,
 )
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, DependencyRules
 from sb3_pvp.policies.memory import NOT_CARRIED, EpisodeMemory, Remembered, read_memory
@@ -116,7 +116,9 @@ class AutoregressivePolicy(MaskableActorCriticPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        if features_extractor_class is not None:
+        if isinstance(features_extractor_class, str):
+            from sb3_pvp.policies.extractors import find_extractor
+
             features_extractor_class = find_extractor(features_extractor_class)
         # Saved with the weights as given, so before the defaults below are filled in.
         names = AutoregressivePolicy.__init__.__kwdefaults__ or ()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
-from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
-from torch import nn
 
 from sb3_pvp.common.errors import installed, require_known
-from sb3_pvp.policies.features import ShapedFeatures
-from sb3_pvp.policies.networks import Layer, make_network
 from sb3_pvp.policies.planes import ResidualPlanes
 
 EXTRACTORS = "sb3_pvp.features_extractors"  #: Entry-point group of features extractors.
@@ -52,23 +46,3 @@ def name_of_extractor(extractor_class: type) -> str | None:
             if find_extractor(name) is extractor_class:
                 return name
     return None
-
-
-def make_extractor(
-    space: spaces.Space[Any], given: Mapping[str, Any], layers: Sequence[Layer], num_features: int
-) -> tuple[nn.Sequential, int]:
-    """Returns what stands in front of the actor, or of the critic, and the number of its outputs.
-
-    Args:
-        space: of the policy's observations.
-        given: the arguments of `AutoregressivePolicy`.
-        layers: those of ``features_arch``.
-        num_features: the number of flat features, public ones first.
-    """
-    if (extractor := given.get("features_extractor_class")) is None:
-        return make_network(num_features, layers)
-    arguments = given.get("features_extractor_kwargs") or {}
-    shaped = ShapedFeatures(space, find_extractor(extractor), arguments, num_features)
-    rest = num_features - shaped.num_public
-    network, width = make_network(shaped.extractor.features_dim + rest, layers)
-    return nn.Sequential(shaped, *network), width

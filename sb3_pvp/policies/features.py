@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from torch import nn
 
 from sb3_pvp.common.arguments import check_mask
-from sb3_pvp.policies.networks import RunningNormalizer
+from sb3_pvp.policies.networks import Layer, RunningNormalizer, make_network
 
 OBSERVATION, PRIVILEGED, ACTION_MASK = "observation", "privileged", "action_mask"
 MEMORY, NEXT_MEMORY = "memory", "next_memory"  #: What graphs of a policy with memory get and return.
@@ -274,3 +274,22 @@ class ShapedFeatures(nn.Module):
         parts = {key: column.reshape(-1, *shape) for (key, shape), column in given}
         extracted: th.Tensor = self.extractor(parts if self._takes_dict else next(iter(parts.values())))
         return th.cat([extracted, rest], 1) if rest.shape[1] else extracted
+
+
+def make_extractor(
+    space: spaces.Space[Any], given: Mapping[str, Any], layers: Sequence[Layer], num_features: int
+) -> tuple[nn.Sequential, int]:
+    """Returns what stands in front of the actor, or of the critic, and the number of its outputs.
+
+    Args:
+        space: of the policy's observations.
+        given: the arguments of `AutoregressivePolicy`, with a features extractor as a class.
+        layers: those of ``features_arch``.
+        num_features: the number of flat features, public ones first.
+    """
+    if (extractor_class := given.get("features_extractor_class")) is None:
+        return make_network(num_features, layers)
+    shaped = ShapedFeatures(space, extractor_class, given.get("features_extractor_kwargs") or {}, num_features)
+    rest = num_features - shaped.num_public
+    network, width = make_network(shaped.extractor.features_dim + rest, layers)
+    return nn.Sequential(shaped, *network), width

@@ -21,8 +21,7 @@ from sb3_contrib.common.maskable.distributions import MaskableDistribution, Mayb
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import nn
 
-from sb3_pvp.policies.extractors import make_extractor
-from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures
+from sb3_pvp.policies.features import ACTION_MASK, OBSERVATION, PRIVILEGED, ShapedFeatures, make_extractor
 from sb3_pvp.policies.heads import HEAD_FLAGS, AutoregressiveHeads, BatchedLinear, DependencyRules, HeadGroup
 from sb3_pvp.policies.memory import Remembered, read_memory
 from sb3_pvp.policies.networks import (
@@ -338,6 +337,10 @@ class AutoregressiveActor:
         self.frame_shape, self.head_sizes = frame_shape, head_sizes
         of_features, of_actor, _, of_heads = parse_architectures(arguments, len(head_sizes))
         space = spaces.Box(-np.inf, np.inf, frame_shape) if space is None else space
+        if isinstance(name := arguments.get("features_extractor_class"), str):
+            from sb3_pvp.policies.extractors import find_extractor
+
+            arguments = {**arguments, "features_extractor_class": find_extractor(name)}
         extractor, width = make_extractor(space, arguments, of_features, frame_shape[0] * frame_shape[1])
         settings = read_memory(arguments["memory"]) if arguments.get("memory") else None
         self.memory = None if settings is None else settings.make(width)

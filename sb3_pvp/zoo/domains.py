@@ -1,4 +1,4 @@
-"""Environments of other packages, which extras install, by how their ids begin (dreamer.md C14)."""
+"""What is known of environments by their ids: those of other packages, which extras install (dreamer.md C14)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import load_env_creator
 from numpy.typing import NDArray
 
 from sb3_pvp.common.errors import Refusal, refusals
@@ -54,6 +55,13 @@ def require_packages(extra: str, *packages: str) -> None:
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise Refusal(f'not installed here: {" and ".join(missing)}; pip install "sb3-pvp[{extra}]"')
+
+
+def is_real_time(env_id: str) -> bool:
+    """Returns whether the metadata of an environment says ``real_time``: a step takes its time by the clock."""
+    made: Any = gym.spec(env_id).entry_point
+    made = load_env_creator(made) if isinstance(made, str) else made
+    return bool(getattr(made, "metadata", {}).get("real_time"))
 
 
 class SmallPictures(gym.ObservationWrapper[Any, Any, Any]):

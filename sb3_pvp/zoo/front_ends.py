@@ -54,7 +54,8 @@ _LEAST = {
 #: Help texts of rl-zoo3's options that behave differently with our environments.
 _HELP = {
     "eval_episodes": "Fights per evaluation (64 in an embedded world, else 5)",
-    "eval_freq": "Steps between evaluations, -1 for none (25,000; more where that were over 100 in an embedded world)",
+    "eval_freq": "Steps between evaluations, -1 for none (25,000; more where that were over 100 in an embedded world; "
+    "-1 for a game behind a screen, whose evaluations take hours)",
     "n_eval_envs": "Environments for evaluation (one per fight in an embedded world, else 1)",
     "n_jobs": "Processes that run trials (one for each core)",
     "num_threads": "Threads for PyTorch; one is fastest as long as no layer is wider than 256",

@@ -61,6 +61,7 @@ from sb3_pvp.envs.log_keys import LogKeysWrapper, LogPatterns
 from sb3_pvp.envs.settings import FightSettings
 from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
+from sb3_pvp.zoo.domains import is_real_time
 from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.changes import apply_changes, start_over
 from sb3_pvp.zoo.runs.resume import (
@@ -137,11 +138,14 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         check_storage(self.storage, self.trial_id, self.optimize_hyperparameters)
         if self._track and self.optimize_hyperparameters:
             raise Refusal("--track is for a single run, and a sweep has many: leave out --track or -optimize")
-        if self._is_ours:
-            self.vec_env_class = {"dummy": PvpVecEnv, "subproc": WorkerVecEnv}[self._vec_env_type]
-            # For networks this small, the overhead of more threads exceeds their benefit.
-            if getattr(args, "num_threads", -1) < 1:
-                torch.set_num_threads(1)
+        self.deterministic_eval &= algo != "dreamerv3"  # it is evaluated as it plays, like the original
+        if self._vec_env_type == "subproc":
+            self.vec_env_class = WorkerVecEnv
+        elif self._is_ours:
+            self.vec_env_class = PvpVecEnv
+        # For networks as small as ours, the overhead of more threads exceeds their benefit.
+        if self._is_ours and getattr(args, "num_threads", -1) < 1:
+            torch.set_num_threads(1)
 
     @classmethod
     def from_options(cls, given: argparse.Namespace) -> PvpExperimentManager:
@@ -168,7 +172,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             if self.continue_training:
                 steps_of(Path(self.trained_agent))  # raises if this is not a model
             fights, num_parallel = _COSTLY_EVALUATION
-            eval_freq = _EVAL_FREQ
+            eval_freq = _EVAL_FREQ if self._is_ours or not is_real_time(self.env_name.gym_id) else -1
             if self._is_ours:
                 check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
                 if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
@@ -208,14 +212,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
     def _select_stopped_run(self, wanted: str, saved_hyperparams: dict[str, Any]) -> None:
         """Finds the run to resume, and uses its folder and checkpoint; without one a new run starts."""
         config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
-        given = (
-            wanted,
-            Path(self.log_path),
-            self.env_name,
-            config,
-            self._steps_of(saved_hyperparams),
-            self.trained_agent,
-        )
+        n_timesteps = self._steps_of(saved_hyperparams)
+        given = wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent
         run = choose_run(*given, may_differ=getattr(self.args, "changed", False))
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
@@ -323,7 +321,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         spec = gymnasium.spec(self.env_name.gym_id)
         wrapped = self.env_wrapper or spec.max_episode_steps or spec.additional_wrappers or "game" not in spec.kwargs
         is_one_world = self._is_ours and self._vec_env_type == "dummy" and not wrapped
-        if self.vec_env_class is WorkerVecEnv:
+        if self._is_ours and self.vec_env_class is WorkerVecEnv:
             self._try(self.eval_env_kwargs if eval_env else self.env_kwargs)
         if not is_one_world:
             return super().create_envs(n_envs, eval_env, no_log)

@@ -42,7 +42,11 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
         ScreenError: if a display, the program, its window or a reader fails; then all is ended.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
+        "render_modes": ["rgb_array"],
+        "render_fps": 10,
+        "real_time": True,  # trainings are not evaluated unless that is asked for
+    }
     action_space: spaces.Discrete
 
     def __init__(
@@ -99,9 +103,9 @@ class ScreenEnv(gym.Env[NDArray[np.uint8], np.int64]):
             self.display.press(())
             self.unread, self._missing = 0, dict.fromkeys(self._readings, 0)
             whole = self._look(self._whole())
-            for name, value in self._values.items():
-                if np.isnan(value):
-                    raise ScreenError(self._unreadable(name))
+            while np.isnan([*self._values.values()]).any():  # `_look` raises after the patience of the reader
+                time.sleep(self.game.tick)
+                whole = self._look(self._whole())
             self.clock.start()
             self._stack.extend([self._scaled(whole)] * self.game.stack)
             self._freeze(self.game.freeze)

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, NullPool, create_engine, inspect, text
 
 from sb3_pvp.algorithms.presets import with_current_names
+from sb3_pvp.common.databases import postgresql_url
 from sb3_pvp.common.errors import Refusal, refusals, require_known, without_password
 from sb3_pvp.zoo.sweeps.space import Block, Space, hyperparameters, own_values
 
@@ -97,7 +98,8 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
                 raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
             # With keepalives the server releases the locks of a machine that disappears, after two minutes.
             alive = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"
-            url, connect = f"postgresql+psycopg://{place}", {"options": alive}
+            url = postgresql_url(f"postgresql://{place}").render_as_string(hide_password=False)
+            connect = {"options": alive}
             locks = Locks(create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=connect))
         else:
             raise Refusal(

@@ -69,9 +69,10 @@ def test_a_training_and_its_continuation_are_one_run(folder: Path) -> None:
     assert dict(yaml.load((run / "NhEnv/args.yml").read_text(), Loader=yaml.UnsafeLoader))["track"]
 
 
-def test_a_password_is_in_no_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("password", ["s3cret", "any@s3cret"])
+def test_a_password_is_in_no_file(folder: Path, capfd: pytest.CaptureFixture[str], password: str) -> None:
     """Nor is it in what is printed, where its study is out of reach."""
-    study = ["--storage", "postgresql://ann:s3cret@127.0.0.1:9/x", "-optimize"]
+    study = ["--storage", f"postgresql://ann:{password}@127.0.0.1:9/x", "-optimize"]
     with pytest.raises(SystemExit):
         zoo.train([each for each in OPTIONS if each not in ("--resume", "--track")] + SMALL + study)
     printed = capfd.readouterr()
