@@ -7,14 +7,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict
 
-from sb3_pvp.common.arguments import POSITIVE, check_seed
+from sb3_pvp.common.arguments import POSITIVE, check_seed, read_model
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.snapshots import Snapshot, check_arrays, check_identity, copy_arrays, restore_arrays
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.game.contract.turn import fight_numbers, fight_seeds, joint_actions
 from sb3_pvp.game.world import NUM_SEATS, Outcome, Rewards, Transition
+
+
+class NoParams(BaseModel):
+    """The game has no reset parameters."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class ArrayWorld:
@@ -30,6 +37,8 @@ class ArrayWorld:
 
     #: The reset options that `begin` supports, besides ``seed`` and ``bots``; others are refused.
     reset_options: ClassVar[tuple[str, ...]] = ("reset_params",)
+    #: What the reset parameters of a reset must be; with ``None``, `check_options` sees to that.
+    params_model: ClassVar[type[BaseModel] | None] = None
 
     def __init__(self, contract: Contract, num_fights: int, seed: int = 0, report: Sequence[Any] = ()) -> None:
         self.contract, self.num_fights = contract, POSITIVE.read("num_fights", num_fights)
@@ -47,8 +56,10 @@ class ArrayWorld:
         self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """See `sb3_pvp.game.World.reset`."""
-        # As a list, so that all options are checked before the first fight is changed.
-        for fight, given in list(_options_by_fight(fights, self.num_fights, options, self.reset_options)):
+        listed = list(_options_by_fight(fights, self.num_fights, options, self.reset_options))
+        for _, given in listed:  # all are checked before the first fight is changed
+            self.check_options(given)
+        for fight, given in listed:
             if given.get("seed") is not None:
                 self.random[fight] = np.random.default_rng(given["seed"])
             self.outcome[fight], self.ticks[fight] = Outcome.RUNNING, 0
@@ -69,6 +80,11 @@ class ArrayWorld:
             generators = [self.random[fight] for fight in which[played]]
             chosen[played, seat] = self.contract.random_action(self.masks[which[played], seat], generators)
         self.play_fights(which, chosen)
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raises `ValueError` for options of `reset` with which `begin` could set up no fight."""
+        if self.params_model is not None and "reset_params" in options:
+            read_model(self.params_model, options["reset_params"], "reset parameter")
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up a fight: writes its first observations and masks. ``options`` are those of `reset`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,8 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
 
     It checks shapes and dtypes of all arrays; that every head has a legal action (unless the world has
     ``empty_heads``); that both seats agree on the outcome; that finished fights stay finished; that the same seed gives
-    the same fights; and that wrong seeds, options and actions are refused without any change.
+    the same fights; and that wrong seeds, options and actions are refused without any change, as are unknown reset
+    parameters, unless the world takes any.
 
     Args:
         world: the world to check; all its fights are reset.
@@ -51,10 +53,16 @@ def check_world(world: World, ticks: int = 300, seed: int = 0, seeded: bool = Tr
     for wrong in (-1, 1.5, float("nan"), "one"):
         assert_value_error(partial(world.reset, options={"seed": wrong}), f"reset with seed {wrong!r}")
     assert_value_error(partial(world.reset, options={"no_such_option": 1}), "reset with an unknown option")
+    # Wrong for the last fight only: none of those before it may be changed either.
+    strange: list[dict[str, Any]] = [{"seed": seed} for _ in range(world.num_fights)]
+    strange[-1]["reset_params"] = {"no_such_parameter": 1}
+    with suppress(ValueError):
+        world.reset(options=strange)
+        second = _copies(world)  # of a world that takes any parameters
     # After the fights, so that what a refused call changes would show in arrays that are known.
     for actions, fault in wrong_actions(seats, world.contract):
         assert_value_error(partial(world.step, actions), f"step with {fault}")
-    for name in ("obs", "masks", "outcome"):
+    for name in ("obs", "masks", "outcome", "ticks"):
         assert np.array_equal(second[name], getattr(world, name)), f"refused input must not change {name}"
 
 
@@ -72,7 +80,11 @@ def _play_randomly(world: World, ticks: int, seed: int) -> dict[str, NDArray[Any
         same = (world.outcome[over] == outcome[over]).all()
         assert same, "a fight that is over must keep its outcome until it is reset"
         assert ((world.ticks - played)[running] == 1).all(), "ticks must grow by one with every tick"
-    return {name: getattr(world, name).copy() for name in ("obs", "masks", "report", "outcome")}
+    return _copies(world)
+
+
+def _copies(world: World) -> dict[str, NDArray[Any]]:
+    return {name: getattr(world, name).copy() for name in ("obs", "masks", "report", "outcome", "ticks")}
 
 
 def _check_tick(world: World) -> None:

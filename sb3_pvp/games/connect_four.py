@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.compiled import compiled
-from sb3_pvp.game import Game, find_game
-from sb3_pvp.game.arrays import ArrayWorld, OutcomeRewards
+from sb3_pvp.game.arrays import ArrayWorld, NoParams, OutcomeRewards
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game.contract.turn import Turn
 from sb3_pvp.games.boards import BoardViewer
+from sb3_pvp.games.named import NamedGame
 
 ROWS, COLUMNS = 6, 7
 NAME = "ConnectFour-v0"
@@ -45,6 +45,8 @@ class ConnectFourWorld(ArrayWorld):
         boards: the seat that has a piece there, or -1; row 0 is the top, int64 ``(F, 6, 7)``.
         movers: the seat to move ``(F,)``.
     """
+
+    params_model = NoParams
 
     def __init__(self, num_fights: int, seed: int = 0) -> None:
         super().__init__(CONTRACT, num_fights, seed)
@@ -134,19 +136,13 @@ def _show(
                 masks[fight, seat, 1 + column] = moves and boards[fight, 0, column] < 0
 
 
-class ConnectFour(Game):
+class ConnectFour(NamedGame):
     """Connect four between two seats, one of which begins by lot."""
 
-    name, contract, rewards = NAME, CONTRACT, OutcomeRewards()
+    name, contract, rewards, params = NAME, CONTRACT, OutcomeRewards(), NoParams
     perfect_information = True
     viewer = BoardViewer(CONTRACT, ROWS, COLUMNS, in_turns=True, planes_first=True)
     scripts: Mapping[str, Any] = {"random": Turn.choose_at_random}
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> Any:
-        return find_game, (self.name,)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> ConnectFourWorld:
         """See `sb3_pvp.game.Game.make_world`."""

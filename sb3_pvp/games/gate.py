@@ -13,10 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.errors import require_all_known
-from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.game import Game, Transition
-from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.arrays import ArrayWorld, NoParams, OutcomeRewards
 from sb3_pvp.game.contract import Agent, Contract, Head, Observation, SubAction
 
 NUM_AGENTS, NUM_DECISIONS = 3, 5
@@ -47,6 +45,8 @@ _OPEN, _TIME = 1, 2
 
 class GateWorld(ArrayWorld):
     """Both sides play beside each other; the one that brings more agents out has won."""
+
+    params_model = NoParams
 
     def __init__(self, num_fights: int, seed: int) -> None:
         super().__init__(CONTRACT, num_fights, seed, report=[("pressed", np.float32), ("out", np.float32)])
@@ -80,27 +80,17 @@ class GateWorld(ArrayWorld):
         self.masks[fight, seat].reshape(NUM_AGENTS, -1)[:, PRESS:] = left[:, None]
 
 
-class GateRewards:
+class GateRewards(OutcomeRewards):
     """What the agents of a team get together, each term times a weight."""
 
     terms: ClassVar[Mapping[str, str]] = {"press": "Each agent that presses: -0.2.", "out": "Each agent led out: 1."}
     tags: ClassVar[Mapping[str, str]] = {f"{name}_weight": name for name in terms}
 
-    def weights(self, changes: Mapping[str, Any] | None = None) -> dict[str, Schedule]:
-        """Returns the weights as schedules, see `sb3_pvp.game.Rewards.weights`."""
-        require_all_known("reward", changes or {}, self.terms)
-        return {name: parse_schedule(each) for name, each in {"press": -0.2, "out": 1.0, **(changes or {})}.items()}
-
-    def at(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> NDArray[np.float32]:
-        """Returns the weights, float32 ``(terms, 1)``."""
-        return np.array([[each] for each in self.figures(weights, trained_rollouts).values()], np.float32)
-
-    def figures(self, weights: Mapping[str, Schedule], trained_rollouts: int) -> dict[str, float]:
-        """Returns the weights by tag."""
-        return {tag: float(weights[name](trained_rollouts)) for tag, name in self.tags.items()}
+    def __init__(self) -> None:
+        self._defaults = {"press": -0.2, "out": 1.0}
 
     def compute(self, transition: Transition, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Returns the terms, float32 ``(terms, N)``."""
+        """Returns the terms, float32 ``(2, N)``."""
         terms: NDArray[np.float32] = np.stack([transition.report["pressed"], transition.report["out"]])
         return weights * terms
 
@@ -108,7 +98,7 @@ class GateRewards:
 class Gate(Game):
     """The game, for `sb3_pvp.envs.PvpVecEnv`."""
 
-    name, contract, rewards = CONTRACT.name, CONTRACT, GateRewards()
+    name, contract, rewards, params = CONTRACT.name, CONTRACT, GateRewards(), NoParams
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> GateWorld:
         """See `sb3_pvp.game.Game`."""

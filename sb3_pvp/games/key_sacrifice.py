@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
-from sb3_pvp.common.arguments import read_model
 from sb3_pvp.game import Game
-from sb3_pvp.game.arrays import ArrayWorld
+from sb3_pvp.game.arrays import ArrayWorld, NoParams
 from sb3_pvp.games.team_alone import TEAM_REPORT, TeamRewards, team_contract
 
 AGENTS, SIZE = 3, 4  #: Cells of a side of the board.
@@ -32,12 +30,6 @@ _MATES = (np.arange(AGENTS)[:, None] + np.arange(1, AGENTS)) % AGENTS
 _STEPS, _FIRST = np.array(list(MOVES.values())), np.eye(len(MOVES), dtype=bool)[0]
 
 
-class NoParams(BaseModel):
-    """The game has no reset parameters."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class KeySacrificeWorld(ArrayWorld):
     """F matches on boards of 4 x 4 cells. All move at the same time, and cells have room for all.
 
@@ -48,6 +40,8 @@ class KeySacrificeWorld(ArrayWorld):
         keeper: which agent has the key, or -1 ``(F,)``.
     """
 
+    params_model = NoParams
+
     def __init__(self, num_fights: int, seed: int) -> None:
         super().__init__(CONTRACT, num_fights, seed, TEAM_REPORT)
         self.alive = np.zeros((num_fights, AGENTS), np.bool_)
@@ -56,7 +50,6 @@ class KeySacrificeWorld(ArrayWorld):
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Puts everything on cells of its own."""
-        read_model(NoParams, options.get("reset_params", {}), "reset parameter")
         places = self.random[fight].permutation(SIZE * SIZE)[: AGENTS + 2]
         self.cells[fight] = np.stack(np.divmod(places, SIZE), axis=1)
         self.alive[fight], self.dragon[fight], self.keeper[fight] = True, True, -1

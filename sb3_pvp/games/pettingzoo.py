@@ -137,8 +137,7 @@ class PettingZooWorld(ArrayWorld):
         for fight, (start, moves) in enumerate(zip(state["starts"], state["moves"], strict=True)):
             if start is not None:
                 match = self._matches[fight]
-                # A copy: the environment may change the options, and the state must remain usable.
-                match.begin(*copy.deepcopy(start))
+                match.begin(*start)
                 for move in moves:
                     match.reseed(move) if isinstance(move, int) else match.play(np.array(move))
 
@@ -188,8 +187,9 @@ class _Match:
         """Starts a new match; ``swapped``: the first seat is the second agent."""
         self.start, self.moves = (seed, swapped, options), []
         self.rewards[:], self.totals[:], self.is_over = 0.0, 0.0, False
-        # `reset` of a ParallelEnv returns observations and infos, that of an AECEnv nothing.
-        self._read(*(self.env.reset(seed=seed, options=options or None) or self._around()))
+        # The environment may change the options. `reset` of a ParallelEnv returns observations and infos, that of an
+        # AECEnv nothing.
+        self._read(*(self.env.reset(seed=seed, options=copy.deepcopy(options) or None) or self._around()))
 
     def copied(self) -> _Match:
         """Returns a match at the same moment; `ValueError` if the environment cannot be copied."""

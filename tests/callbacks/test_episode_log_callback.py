@@ -69,7 +69,7 @@ def test_every_episode_has_a_line(tmp_path: Path) -> None:
     for line, (timesteps, row, info) in zip(lines, ended.infos, strict=True):
         assert (line["timesteps"], line["environment"]) == (timesteps, row)
         assert {name: line[name] for name in ("opponent", "outcome", "build", "seed")} == {
-            name: info[name] for name in ("opponent", "outcome", "build", "seed")
+            name: info.get(name) for name in ("opponent", "outcome", "build", "seed")
         }
         assert line["length"] == info["episode"]["l"] and line["reward"] == pytest.approx(info["episode"]["r"])
         assert line["rewards"] == pytest.approx(info["episode_rewards"], rel=1e-5)

@@ -402,6 +402,29 @@ def test_unsupported_reset_options_are_refused() -> None:
     assert other.totals.tolist() == [[1, 2]] * 3
 
 
+class Late(Counting):
+    """Finds out too late that parameters are wrong."""
+
+    def begin(self, fight: int, options: Any) -> None:
+        if {*(given := options.get("reset_params", {}))} - {"start"}:
+            raise ValueError(f"unknown parameters {given}")
+        super().begin(fight, options)
+
+
+class InTime(Late):
+    """Finds it out in time."""
+
+    def check_options(self, options: Any) -> None:
+        if {*options.get("reset_params", {})} - {"start"}:
+            raise ValueError("unknown parameters")
+
+
+def test_wrong_parameters_are_refused_before_a_fight_is_changed() -> None:
+    check_world(InTime())
+    with pytest.raises(AssertionError, match="refused input must not change"):
+        check_world(Late())
+
+
 def test_what_the_bot_plays_is_not_written_into_the_caller_s_actions() -> None:
     world, actions = Counting(), np.zeros((3, 2, 1), np.int64)
     world.reset(options={"bots": (None, "baseline"), "seed": 1})

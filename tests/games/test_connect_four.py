@@ -10,13 +10,22 @@ from pettingzoo.classic import connect_four_v3
 
 from benchmarks.search.positions import FILE, read_positions
 from benchmarks.search.solver import solved
-from sb3_pvp.game import Outcome
+from sb3_pvp.game import Outcome, find_game, make_world
 from sb3_pvp.game.checks import check_world
 from sb3_pvp.games.connect_four import ConnectFourWorld
 
 
 def test_it_is_a_world() -> None:
     check_world(ConnectFourWorld(8, 0), ticks=60)
+
+
+@pytest.mark.parametrize("game", ["ConnectFour-v0", "sb3_pvp.games.gate:Gate"])
+def test_parameters_that_it_does_not_have_are_refused(game: str) -> None:
+    with pytest.raises(ValueError, match="unknown reset parameter 'white'"):
+        make_world(find_game(game), "sim", 1, 0, {"white": "first"})
+    world = make_world(find_game(game), "sim", 1)
+    with pytest.raises(ValueError, match="unknown reset parameter 'white'"):
+        world.reset(options={"reset_params": {"white": "first"}})
 
 
 def test_its_rules_are_those_of_pettingzoo() -> None:

@@ -178,6 +178,29 @@ def test_the_parameters_of_resets_are_the_options_of_the_game() -> None:
         PvpVecEnv(1, OpponentChoice("noop", reset_params={"purse": 1}), game=PettingZooGame(Auction)).reset()
 
 
+class Spendthrift(Auction):
+    """Changes the options that it is given."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        seen = super().reset(seed, options)
+        if options:
+            options["spent"].append(options.pop("purse"))
+        return seen
+
+
+def test_options_that_a_game_changes_are_saved_as_they_were_given() -> None:
+    world: Any = world_of(PettingZooGame(Spendthrift))
+    given: dict[str, Any] = {"purse": 2, "spent": []}
+    for _ in range(2):
+        world.reset(options={"reset_params": given})
+        assert world.obs[0, 0, 1] == 2 and given == {"purse": 2, "spent": []}
+    state = world.get_state()
+    for _ in range(2):
+        world.reset()
+        world.set_state(state)
+        assert world.obs[0, 0, 1] == 2
+
+
 def test_only_a_critic_that_may_sees_what_the_opponent_sees() -> None:
     plain, open_handed = (PvpVecEnv(2, game=PettingZooGame(Auction, privileged=flag)) for flag in (False, True))
     assert set(plain.reset()) == set(plain.observation_space.spaces) == {"observation", "action_mask"}  # type: ignore[attr-defined]

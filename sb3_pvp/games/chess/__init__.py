@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.game import Game, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.chess.engines import ChessScripts
 from sb3_pvp.games.chess.layout import CONTRACT, PIXELS
 from sb3_pvp.games.chess.params import ChessParams
 from sb3_pvp.games.chess.rewards import ChessRewards
 from sb3_pvp.games.chess.viewer import ChessViewer
+from sb3_pvp.games.named import NamedGame
 
 if TYPE_CHECKING:
     from sb3_pvp.games.chess.world import ChessWorld
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CHESS", "CHESS_PIXELS", "ChessGame", "perft"]
 
 
-class ChessGame(Game):
+class ChessGame(NamedGame):
     """Chess between two seats, one of which has White."""
 
     params, rewards, viewer = ChessParams, ChessRewards(), ChessViewer()
@@ -28,12 +28,6 @@ class ChessGame(Game):
 
     def __init__(self, contract: Contract) -> None:
         self.name, self.contract = contract.name, contract
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> Any:
-        return find_game, (self.name,)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> ChessWorld:
         """See `sb3_pvp.game.Game.make_world`."""

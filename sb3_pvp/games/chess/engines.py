@@ -97,7 +97,11 @@ class Engine:
         from sb3_pvp.games.chess.notation import legal_by_name, position_of
 
         self.start()  # also where nobody is to move: before the walls of a sandbox go up, see `ScriptedOpponent`
-        for row in np.flatnonzero(~turn.can("wait")).tolist():
+        rows = np.flatnonzero(~turn.can("wait")).tolist()
+        if rows and turn.observation.shape[1] != CONTRACT.num_observations:
+            # Not before: the ladder seats engines here too, and then asks them itself.
+            raise EngineFailed(f"{self.name} reads planes, not pictures: play {CONTRACT.name}")
+        for row in rows:
             position = position_of(turn.observation[row])
             action = self.choose(f"fen {write_fen(position)}", legal_by_name(position))
             turn.choose(CONTRACT.heads[0].actions[action].id, np.arange(len(turn.observation)) == row)

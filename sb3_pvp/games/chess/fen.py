@@ -39,7 +39,7 @@ def _read(fen: str) -> Position:
         at_home = position[king] == white * KING and position[rook] == white * ROOK
         if position[rules.RIGHTS] >> right & 1 and not at_home:
             raise _wrong(fen, f"{_RIGHTS[right]!r} needs king and rook at home")
-    if not all(each.isascii() and each.isdecimal() and int(each[:5]) <= _LARGEST for each in clocks):
+    if not all(re.fullmatch("[0-9]{1,4}", each) for each in clocks):
         raise _wrong(fen, f"its clocks are numbers up to {_LARGEST}, not {' '.join(clocks)}")
     clock, number = map(int, clocks or "01")
     position[rules.CLOCK], position[rules.NUMBER] = clock, max(number, 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import read_model
 from sb3_pvp.game.arrays import ArrayWorld
@@ -40,13 +40,10 @@ class ChessWorld(ArrayWorld):
         self.white, self.claims = np.zeros(num_fights, np.int64), np.zeros(num_fights, np.bool_)
         self.last, self.endings = np.full(num_fights, -1, np.int64), np.zeros(num_fights, np.int64)
 
-    def reset(
-        self, fights: ArrayLike | None = None, options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
-    ) -> None:
-        """See `sb3_pvp.game.World.reset`; the positions of all games are checked before the first one begins."""
-        for each in [options] if isinstance(options, Mapping) else options or []:
-            _start(each.get("reset_params", self._params))
-        super().reset(fights, options)
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """See `ArrayWorld.check_options`."""
+        if "reset_params" in options:
+            _start(options["reset_params"])
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up the position; the fight's random generator decides who has White, unless that is told."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.game import Game, find_game
 from sb3_pvp.game.contract import Contract
 from sb3_pvp.games.lanes.cards import CardTable, own_cards, read_cards
 from sb3_pvp.games.lanes.layout import PIXELS_NAME, SMALLEST, pixels_contract, vector_contract
@@ -18,6 +17,7 @@ from sb3_pvp.games.lanes.params import LanesParams
 from sb3_pvp.games.lanes.rewards import LanesRewards
 from sb3_pvp.games.lanes.scripts import scripts_of
 from sb3_pvp.games.lanes.viewer import LanesViewer
+from sb3_pvp.games.named import NamedGame
 
 if TYPE_CHECKING:
     from sb3_pvp.games.lanes.world import LanesWorld
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LANES", "LANES_PIXELS", "LanesGame", "lanes_pixels", "read_cards"]
 
 
-class LanesGame(Game):
+class LanesGame(NamedGame):
     """Battles with these cards; ``contract`` says whether players see numbers or pictures."""
 
     params, rewards = LanesParams, LanesRewards()
@@ -39,12 +39,9 @@ class LanesGame(Game):
         # Of pictures only the world's own bot knows enough: `LanesParams.bot`.
         self.scripts: Mapping[str, Any] = {} if contract.pixels else scripts_of(table)
 
-    def __repr__(self) -> str:
-        return self.name
-
     def __reduce__(self) -> Any:
         if self in (LANES, LANES_PIXELS):  # a name is shorter, and what it stands for has a cache
-            return find_game, (self.name,)
+            return super().__reduce__()
         return LanesGame, (self.table, self.contract)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> LanesWorld:

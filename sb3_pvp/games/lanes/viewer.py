@@ -58,6 +58,8 @@ class LanesViewer:
 
     def scene(self, world: Any, fight: int, names: Sequence[str], actions: Any = None, masks: Any = None) -> LanesScene:
         """See `sb3_pvp.game.Viewer.scene`; choices are not shown, but the cards that were played."""
+        from sb3_pvp.games.lanes.rules import DROPS  # here, because it imports Numba
+
         units = []
         for seat in range(2):
             for card, x, y, left, _, _, still, _ in world.units[fight, seat].tolist():
@@ -66,7 +68,7 @@ class LanesViewer:
                     units.append(UnitScene(seat, self._names[card], x / TILE, y / TILE, health, still))
         decks = world.decks[fight, :, :5].tolist()
         hands = tuple(tuple(self._names[card] for card in deck) for deck in decks)
-        elixir = tuple(round(drops / 28, 2) for drops in world.elixir[fight].tolist())
+        elixir = tuple(round(drops / DROPS, 2) for drops in world.elixir[fight].tolist())
         played = tuple(self._names[card - 1] if card else "" for card in world.last[fight].tolist())
         outcome = Outcome(int(world.outcome[fight, 0])).name.lower()
         moment = int(world.ticks[fight]), int(world.clocks[fight]) / TICKS, tuple(names), outcome

@@ -33,7 +33,7 @@ class LanesWorld(ArrayWorld):
 
     Attributes:
         units, tops, elixir, decks, played, clocks: see `sb3_pvp.games.lanes.rules.play_battles`.
-        bot: who plays for the world itself, a number of `LanesParams.bot` ``(F,)``.
+        bot: who plays a seat for the world itself, a number of `LanesParams.bot` ``(F, 2)``.
     """
 
     reset_options: ClassVar[tuple[str, ...]] = ("reset_params", "seat_reset_params")
@@ -47,7 +47,8 @@ class LanesWorld(ArrayWorld):
         self.units = np.zeros((*pairs, rules.MOST_UNITS, 8), np.int32)
         self.tops, self.elixir = np.zeros((2, *pairs), np.int64)
         self.decks, self.played = np.zeros((*pairs, DECK_SIZE), np.int64), np.zeros((*pairs, num_cards), np.int64)
-        self.clocks, self.lengths, self.bot, self.ends = np.zeros((4, num_fights), np.int64)
+        self.clocks, self.lengths, self.ends = np.zeros((3, num_fights), np.int64)
+        self.bot = np.zeros(pairs, np.int64)
         #: The cards that were played in the last decision, by number and 1; 0 for none.
         self.last = np.zeros(pairs, np.int64)
         self._read(self._params)
@@ -59,14 +60,19 @@ class LanesWorld(ArrayWorld):
             return checked, None
         return checked, check_deck(self.table, STANDARD if checked.deck == "standard" else checked.deck)
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """See `ArrayWorld.check_options`."""
+        shared = options.get("reset_params", self._params)
+        first, second = (self._read(each)[0] for each in options.get("seat_reset_params") or (shared, shared))
+        if first.ticks != second.ticks:
+            raise ValueError("both sides decide at the same time: give them the same ticks")
+
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up the towers, and shuffles the decks."""
         shared = options.get("reset_params", self._params)
         both = [self._read(each) for each in options.get("seat_reset_params") or (shared, shared)]
-        if both[0][0].ticks != both[1][0].ticks:
-            raise ValueError("both sides decide at the same time: give them the same ticks")
         self.lengths[fight], self.clocks[fight], self.ends[fight] = both[0][0].ticks, 0, 0
-        self.bot[fight] = _BOTS.index(both[1][0].bot)
+        self.bot[fight] = [_BOTS.index(params.bot) for params, _ in both]
         self.elixir[fight], self.tops[fight], self.played[fight] = rules.FIRST_ELIXIR, NUM_TOWERS, 0
         self.units[fight], self.last[fight] = 0, 0
         for seat, (_, deck) in enumerate(both):
@@ -111,12 +117,12 @@ class LanesWorld(ArrayWorld):
     def _let_bots_choose(self, fights: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Replaces the random moves of bots that are scripts."""
         for seat in range(2):
-            rows = np.flatnonzero(self.bots[fights, seat] & (self.bot[fights] > 0))
+            rows = np.flatnonzero(self.bots[fights, seat] & (self.bot[fights, seat] > 0))
             if rows.size:
                 obs = self.look(fights[rows], seat)
                 chance = np.array([self.random[fight].random() for fight in fights[rows]])
-                for bot in np.unique(self.bot[fights[rows]]).tolist():
-                    own = self.bot[fights[rows]] == bot
+                for bot in np.unique(self.bot[fights[rows], seat]).tolist():
+                    own = self.bot[fights[rows], seat] == bot
                     turn = Turn(self.vectors, obs[own], self.masks[fights[rows[own]], seat], chance[own])
                     self._scripts[_BOTS[bot]](turn)
                     actions[rows[own], seat] = turn.actions()

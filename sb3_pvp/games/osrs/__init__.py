@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sb3_pvp.common.errors import require_known, shown
-from sb3_pvp.game import Game, Metrics, Rewards, Viewer, World, find_game
+from sb3_pvp.game import Metrics, Rewards, Viewer, World
 from sb3_pvp.game.contract import Contract, read_contract
+from sb3_pvp.games.named import NamedGame
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -26,7 +27,7 @@ __all__ = ["DHAROK", "NH", "SimWorld"]
 EMBEDDED = "sim"  #: The place of worlds in this process.
 
 
-class OsrsGame(Game):
+class OsrsGame(NamedGame):
     """A fight of two players, with the rules of one of the contracts.
 
     Args:
@@ -35,12 +36,6 @@ class OsrsGame(Game):
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> Any:
-        return find_game, (self.name,)  # a game is looked up where it is unpickled: caches and classes stay behind
 
     @cached_property
     def contract(self) -> Contract:  # type: ignore[override]

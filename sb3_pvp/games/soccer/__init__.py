@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sb3_pvp.game import Game, find_game
+from sb3_pvp.games.named import NamedGame
 from sb3_pvp.games.soccer import layout as layouts
 from sb3_pvp.games.soccer.pitch import MAX_STEPS, STEPS_PER_DECISION
 from sb3_pvp.games.soccer.rewards import SoccerParams, SoccerRewards
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SOCCER_TWOS", "STRIKERS_VS_GOALIE", "SoccerGame"]
 
 
-class SoccerGame(Game):
+class SoccerGame(NamedGame):
     """A game of soccer with these players."""
 
     params, rewards, max_episode_ticks = SoccerParams, SoccerRewards(), MAX_STEPS // STEPS_PER_DECISION
@@ -30,12 +30,6 @@ class SoccerGame(Game):
     def __init__(self, layout: layouts.Layout) -> None:
         self.name, self.layout, self.contract = layout.name, layout, layout.contract
         self.viewer, self.scripts = SoccerViewer(layout), scripts_of(layout.roles)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> Any:
-        return find_game, (self.name,)
 
     def make_world(self, where: str, num_fights: int, seed: int, params: Mapping[str, Any]) -> SoccerWorld:
         """See `sb3_pvp.game.Game.make_world`."""

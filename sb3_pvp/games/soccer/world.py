@@ -34,6 +34,8 @@ class SoccerWorld(ArrayWorld):
         yaws: of the agents, in degrees ``(F, K)``.
     """
 
+    params_model = SoccerParams
+
     def __init__(self, layout: Layout, num_fights: int, seed: int, params: Mapping[str, Any]) -> None:
         super().__init__(layout.contract, num_fights, seed, REPORT)
         self.layout, players = layout, layout.players
@@ -41,6 +43,7 @@ class SoccerWorld(ArrayWorld):
         self.yaws, self.touches = np.zeros((num_fights, len(players))), np.zeros((num_fights, len(players)), np.int64)
         self.kicks, self.touching = np.zeros((num_fights, 2)), np.zeros((num_fights, len(players)), np.bool_)
         self.steps, self.goals = np.zeros(num_fights, np.int64), np.zeros(num_fights, np.int8)
+        self._params = dict(params)
         self.ball_touch = np.full(num_fights, read_model(SoccerParams, params, "reset parameter").ball_touch)
         self._factors = np.array([pitch.SPEED_FACTORS[each.position] for each in players])
         self._always_kicks = np.array([each.position == "goalie" for each in players])
@@ -55,9 +58,10 @@ class SoccerWorld(ArrayWorld):
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Puts everybody at a random place of their half, and the ball near the middle."""
         draw = self.random[fight].uniform
-        if "reset_params" in options:
-            self.ball_touch[fight] = read_model(SoccerParams, options["reset_params"], "reset parameter").ball_touch
+        given = options.get("reset_params", self._params)
+        self.ball_touch[fight] = read_model(SoccerParams, given, "reset parameter").ball_touch
         self.speeds[fight], self.kicks[fight], self.touching[fight], self.steps[fight] = 0.0, 0.0, False, 0
+        self.touches[fight] = 0
         for number, player in enumerate(self.layout.players):
             side = 1.0 if player.seat else -1.0
             is_goalie = player.position == "goalie"

@@ -153,6 +153,30 @@ def test_a_full_disk_in_a_ladder_is_one_line_and_what_was_played_stays(capsys: p
     assert Path("games.pgn").read_bytes().startswith(before + b'[Event "sb3') and len(games_in(Path("games.pgn"))) == 6
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_file_with_games_that_cannot_be_read_is_refused_and_keeps_them(
+    place: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("random", "--rung", "random", "-o", "games.pgn")
+    ladder(capsys, *options, "--games", 4)
+    texts = Path("games.pgn").read_text("utf-8").split("[Event ")
+    texts[place + 1] = texts[place + 1].replace("\n1. ", "\n{ a chess program's\n[%eval 0.1] } 1. ")
+    for changed in ("[Event ".join(texts), Path("games.pgn").read_text("utf-8").replace("\n", "\r\n")):
+        Path("games.pgn").write_bytes(changed.encode())
+        assert "games that cannot be read" in ladder(capsys, *options, "--games", 6, code=2)
+        assert Path("games.pgn").read_bytes() == changed.encode()
+
+
+def test_one_that_was_cut_off_anywhere_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path("games.pgn")
+    ladder(capsys, "random", "--rung", "random", "-o", file, "--games", 2)
+    whole = file.read_bytes()
+    first = whole.index(b"[Event", 1)
+    for end in [*range(first, first + 40), *range(first + 40, len(whole), 7), len(whole) - 1]:
+        file.write_bytes(whole[:end])
+        assert len(GameFile(file).games) == 1
+
+
 def test_a_rating_says_what_it_is() -> None:
     names = {"Rung": "stockfish?elo=1500", "Result": "1-0"}
     games = [{**names, "Round": "1"}, {**names, "Round": "2"}, {**names, "Round": "3", "Result": "1/2-1/2"}]
@@ -179,6 +203,15 @@ def test_openings_over_training(model: Path, tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match="has no checkpoints"):
         models_of(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("exploiters", [1, 2])
+def test_openings_of_a_league_are_those_of_its_fighter(exploiters: int, tmp_path: Path) -> None:
+    names = ["main_1024_steps.zip", "main_2048_steps.zip"]
+    names += [f"main-exploiter-0_{1024 * number}_steps.zip" for number in range(1, 1 + exploiters)]
+    for name in names:
+        (tmp_path / name).touch()
+    assert [Path(each).name for each in models_of(str(tmp_path))] == names[:2]
 
 
 def session(model: Path | str, deterministic: bool = True) -> UciSession:
@@ -232,6 +265,15 @@ def test_bad_input_to_uci_is_one_line() -> None:
     assert [*talks.answers("go infinite")] == []
     assert [*talks.answers("stop")] == ["bestmove e1e2"] and [*talks.answers("stop")] == []
     assert [*talks.answers("go foo")] == ["info string ignored: foo", "bestmove e1e2"]
+
+
+def test_what_was_pondered_is_played_on_a_hit_and_only_in_its_position() -> None:
+    talks = session("random")
+    [*talks.answers("position fen 4k3/8/8/8/8/8/4q3/4K3 w - - 0 1")]
+    assert [*talks.answers("go ponder")] == []
+    assert [*talks.answers("ponderhit")] == ["bestmove e1e2"] and [*talks.answers("stop")] == []
+    assert [*talks.answers("go ponder")] == [] == [*talks.answers("position startpos")]
+    assert [*talks.answers("stop")] == [] == [*talks.answers("ponderhit")]
 
 
 def test_uci_by_pipes(model: Path) -> None:

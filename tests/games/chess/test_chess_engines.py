@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from sb3_pvp.envs import PvpVecEnv
-from sb3_pvp.games.chess import CHESS, engines
+from sb3_pvp.games.chess import CHESS, CHESS_PIXELS, engines
 from sb3_pvp.games.chess.engines import Engine, EngineFailed, engine
 from sb3_pvp.games.chess.fen import read_fen, write_fen
 from sb3_pvp.games.chess.notation import legal_by_name, position_of
@@ -76,6 +76,15 @@ def test_engines_play_whole_games_as_opponents(name: str) -> None:
         masks = env.action_masks()
         _, _, dones, _ = env.step(np.array([[rng.choice(np.flatnonzero(mask))] for mask in masks]))
         ends += int(dones.sum())
+    env.close()
+
+
+def test_of_pictures_an_engine_knows_too_little(path: Path) -> None:
+    fake_engine(path, on_go="echo bestmove e2e4")
+    env = PvpVecEnv(1, game=CHESS_PIXELS, opponent="stockfish", reset_params={"white": "second"})
+    env.reset()
+    with pytest.raises(EngineFailed, match="stockfish reads planes, not pictures: play ChessPvP-v0"):
+        env.step(np.array([[0]]))
     env.close()
 
 

@@ -147,6 +147,7 @@ def test_a_position_with_other_rights_is_another_one() -> None:
         ("4k3/8/8/8/8/8/8/4K3 w - x9 0 1", "no pawn can be taken en passant on 'x9'"),
         ("4k3/8/8/8/8/8/8/4K3 w - - -1 1", "clocks are numbers up to 9999, not -1 1"),
         ("4k3/8/8/8/8/8/8/4K3 w - - 0 100000", "clocks are numbers up to 9999"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 0000099999", "clocks are numbers up to 9999"),
         ("4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "the king of the side that is not to move is in check"),
     ],
 )

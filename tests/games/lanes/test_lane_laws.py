@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,30 @@ def test_a_state_resumes_exactly() -> None:
             other.reset(np.flatnonzero(other.outcome[:, 0]))
         courses.append(seen)
     assert courses[0] == courses[1]
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    world = new_world(2)
+    for _ in range(20):
+        world.step([[WAIT, WAIT]] * 2)
+    before = pickle.dumps(world.get_state())
+    for wrong in ({"reset_params": {"deck": ["x"]}}, {"seat_reset_params": ({"ticks": 3}, {})}):
+        with pytest.raises(ValueError, match="unknown card|same ticks"):
+            world.reset(options=[{"seed": 9}, {"seed": 9, **wrong}])
+        assert pickle.dumps(world.get_state()) == before
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+def test_each_side_has_the_bot_of_its_own_parameters(seat: int) -> None:
+    world, own, other = new_world(2), {"bot": "tactician"}, {"bot": "random"}
+    bots = ("baseline", None) if seat == 0 else (None, "baseline")
+    world.reset([0], {"seed": 3, "bots": bots, "seat_reset_params": (own, other) if seat == 0 else (other, own)})
+    world.reset([1], {"seed": 3, "bots": bots, "reset_params": own})
+    played = []
+    for _ in range(60):
+        world.step([[WAIT, WAIT]] * 2)
+        played.append(world.last[:, seat].tolist())
+    assert all(one == same for one, same in played) and len({one for one, _ in played}) > 3
 
 
 def course(match: dict[str, Any]) -> dict[str, Any]:

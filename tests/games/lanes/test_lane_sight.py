@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from sb3_pvp.games.lanes.cards import NUM_TOWERS, own_cards
 from sb3_pvp.games.lanes.layout import vector_contract
 from sb3_pvp.games.lanes.params import STANDARD
 from sb3_pvp.games.lanes.rules import X, Y
+from sb3_pvp.games.lanes.viewer import LanesViewer
 from tests.games.lanes.battles import action, give, new_world, random_actions
+from tests.matches.replay.browser import chromium
 
 TABLE = (Path(__file__).parents[3] / "sb3_pvp/games/lanes/data/cards.tsv").read_text("utf-8")
 
@@ -157,6 +160,25 @@ def test_scenes_are_text_and_pictures_and_can_be_read_again() -> None:
     assert viewer.read_scene(json.loads(json.dumps(to_plain(scene)))) == scene
     assert viewer.why_not(scene, 0)["ogre"] == "it is not in your hand"
     assert len(controls_of(viewer, LANES.contract)[0].controls) == 78
+
+
+#: What the script of the page needs of the page around it.
+_PAGE = """<script>
+const sent = [], queue = [], scene = { press: (action) => sent.push(action), allows: () => true }, redraw = () => {};
+</script>
+"""
+
+
+def test_the_page_puts_a_card_where_it_has_told_before_and_knows_how_healthy_towers_are(tmp_path: Path) -> None:
+    path = tmp_path / "cards.tsv"
+    path.write_text(re.sub(r"(?m)^(keep(?:\t[^\t]*){3})\t4400", r"\1\t9900", TABLE), "utf-8")
+    (tmp_path / "page.html").write_text(f"{_PAGE}<script>{LanesViewer(read_cards(path)).page()['script']}</script>")
+    with chromium(tmp_path / "browser") as tab:
+        tab.open(tmp_path / "page.html")
+        # Each press is a message, and a tick may be played between two of them: a card alone falls into a corner.
+        sent = tab.value("picked = 'meteor'; putCard(3, 4); sent.join()")
+        assert sent.split(",")[-1] == "meteor" and {*sent.split(",")} == {"meteor", "column_3", "row_4"}
+        assert tab.value("scene.charts[0][1]") == 2 * 2600 + 9900
 
 
 def test_scripts_play_where_observations_are_pictures() -> None:

@@ -50,6 +50,15 @@ def test_a_scene_says_where_everybody_is_and_what_they_see() -> None:
     assert scene.agents[1].met[11] == "w" and "t" in scene.agents[1].met
 
 
+def test_a_match_begins_without_touches_of_the_last_one() -> None:
+    world, _ = scene_of_a_start()
+    world.places[0, 4] = (-7, 1)
+    world.step(np.zeros((1, 2, 6), np.int64))
+    assert any(each.touches for each in SOCCER_TWOS.viewer.scene(world, 0, NAMES).agents)  # type: ignore[attr-defined]
+    world.reset()
+    assert not any(each.touches for each in SOCCER_TWOS.viewer.scene(world, 0, NAMES).agents)  # type: ignore[attr-defined]
+
+
 def test_text_shows_the_pitch() -> None:
     viewer, (_, scene) = SoccerViewer(SOCCER_TWOS.layout), scene_of_a_start()
     lines = viewer.text(scene, color=False).split("\n")

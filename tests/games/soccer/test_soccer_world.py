@@ -258,6 +258,14 @@ def test_wrong_parameters_are_refused(given_params: dict[str, Any]) -> None:
         SOCCER_TWOS.make_world("sim", 1, 0, given_params)
 
 
+def test_parameters_of_a_reset_are_for_its_match_only() -> None:
+    world = SOCCER_TWOS.make_world("sim", 2, 0, {"ball_touch": 0.25})
+    world.reset(options={"reset_params": {"ball_touch": 0.5}})
+    assert world.ball_touch.tolist() == [0.5, 0.5]
+    world.reset([1])
+    assert world.ball_touch.tolist() == [0.5, 0.25]
+
+
 def test_the_purple_net_is_nearer_than_the_blue_one() -> None:
     """Bodies meet Unity's nets, which are no perfect mirrors; rays see both at the same distance."""
     depths = {}

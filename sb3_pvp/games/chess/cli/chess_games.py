@@ -132,12 +132,13 @@ class _Scorer(Referee):
 
 _TAG = r'\[(\w+) "((?:[^"\\]|\\.)*)"\]\n'
 _GAME = re.compile(rf"(?:{_TAG})+\n(?:[^\[\n].*\n)+\n")
+_CUT_OFF = re.compile(rf"(?:{_TAG})*(?:\[.*|\n(?:[^\[\n].*\n)*(?:[^\[\n].*)?)?")  # how a game of ours may begin
 
 
 class GameFile:
     """A PGN file to which games are appended; one that was cut off, by a full disk, is left out.
 
-    Raises `ValueError` for a file that does not begin with games as we write them.
+    Raises `ValueError` for a file with anything else than games as we write them: to append would remove it.
 
     Attributes:
         games: the tags of each game.
@@ -152,6 +153,9 @@ class GameFile:
             end = found.end()
         if text and not end and not text.startswith('[Event "sb3-pvp'):
             raise ValueError(f"{path} is no file of these games: choose another --output")
+        if _CUT_OFF.fullmatch(text, end) is None:
+            at = f"game {len(self.games) + 1}"
+            raise ValueError(f"{path} has games that cannot be read, from {at} on: choose another --output")
         self._size = len(text[:end].encode())
 
     def append(self, game: str) -> None:

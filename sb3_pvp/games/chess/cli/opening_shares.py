@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from sb3_pvp.common.errors import extra
 from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.games.chess.cli.chess_games import ChessFight, find_player, play_games
 from sb3_pvp.games.chess.notation import name_opening, write_pgn
-from sb3_pvp.players.league.players import player_of_file
+from sb3_pvp.players.league.players import LEARNER, player_of_file
 
 _EVENT = "sb3-pvp chess openings"
 _MOST_LINES = 8  #: That have a color of their own in the picture.
@@ -30,18 +31,21 @@ class Repertoire(NamedTuple):
 
 
 def models_of(source: str) -> list[str]:
-    """Returns the model itself, or the checkpoints in a folder, the youngest first; `ValueError` if it has none."""
+    """Returns the model itself, or the checkpoints in a folder, the youngest first; `ValueError` if it has none.
+
+    Of several players, as in the folder of a league, those of the one with most of them: no exploiter, but the learner.
+    """
     folder = Path(source)
     if not folder.is_dir():
         return [source]
-    found = dict[int, str]()
+    by_name = dict[str, dict[int, str]]()
     for path in sorted(folder.rglob("*_steps.zip")):
-        try:
-            found.setdefault(player_of_file(path).age, str(path))
-        except ValueError:
-            continue  # another file
-    if not found:
+        with suppress(ValueError):  # another file
+            player = player_of_file(path)
+            by_name.setdefault(player.name, {}).setdefault(player.age, str(path))
+    if not by_name:
         raise ValueError(f"{folder} has no checkpoints, such as main_1024_steps.zip")
+    _, found = max(by_name.items(), key=lambda each: (len(each[1]), each[0] == LEARNER))
     return [found[age] for age in sorted(found)]
 
 

@@ -16,7 +16,7 @@ from sb3_pvp.players.pool import OpponentPool
 
 _SEAT_OF_WHITE = 0
 _NO_MOVE = "bestmove 0000"
-_SILENT = ("", "debug", "register", "ucinewgame", "ponderhit")  # without an answer
+_SILENT = ("", "debug", "register", "ucinewgame")  # without an answer
 _LIMITS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime", "perft")
 
 
@@ -45,7 +45,8 @@ class UciSession:
         word, *rest = line.split() or [""]
         found: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
             "uci": self._introduce, "isready": lambda _: iter(["readyok"]), "position": self._place, "go": self._go,
-            "stop": self._stop, "setoption": lambda _: iter(["info string there are no options"]),
+            "stop": self._stop, "ponderhit": self._stop,
+            "setoption": lambda _: iter(["info string there are no options"]),
         }  # fmt: skip
         try:
             if word not in _SILENT:
@@ -59,8 +60,8 @@ class UciSession:
         yield from (f"id name sb3-pvp {self._name}", "id author the sb3_pvp authors", "uciok")
 
     def _place(self, words: Sequence[str]) -> Iterator[str]:
-        """Takes a position; raises `ValueError` if it is none, or nothing is left to play in it."""
-        self._placed = False
+        """Takes a position, also one in which a game has ended; raises `ValueError` if it is none."""
+        self._placed, self._held = False, ""  # a move of the position before is none of this one
         if not words or words[0] not in ("startpos", "fen"):
             raise ValueError("write position startpos or position fen FEN, and maybe moves e2e4 e7e5 behind it")
         end = words.index("moves") if "moves" in words else len(words)

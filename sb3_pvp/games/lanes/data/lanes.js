@@ -39,11 +39,11 @@ function unitFigure(unit) {
   return figure;
 }
 
-/** The sub-actions of a card on a tile of the own view, or null if the card may not be placed there. */
+/** The sub-actions of a card on a tile of the own view, the card last, or null if it may not be placed there. */
 function placing(card, column, row) {
   const isSpell = CARDS[card].kind === "spell", lane = column < TILES_WIDE / 2 ? "left" : "right";
   const name = isSpell || row < MIDDLE ? `row_${row}` : POCKET.includes(row) ? `${lane}_row_${row}` : "";
-  return name && scene.allows(name) ? [card, `column_${column}`, name] : null;
+  return name && scene.allows(name) ? [`column_${column}`, name, card] : null;
 }
 
 function openTiles(card) {
@@ -90,6 +90,7 @@ function putCard(column, row) {
   }
   const card = picked;
   picked = "";
+  // The card last: a tick may come between two presses, and a place alone does nothing, but a card alone is played.
   // What is queued already would be taken back by a second press.
   for (const action of actions) if (!queue.some((control) => control.action === action)) scene.press(action);
   redraw(scene.allows(card) ? `${card} on column ${column}, row ${row}.` : "");
@@ -155,7 +156,7 @@ scene.panel = (seat) => {
   };
   return { above: [line], below: [], draw };
 };
-scene.charts = [["health of the towers", 9600, health, (value) => value.toFixed(0)]];
+scene.charts = [["health of the towers", 2 * CARDS.guard.health + CARDS.keep.health, health, (value) => value.toFixed(0)]];
 scene.mark = (event) => (event.kind === "fallen" ? { by: event.seat, length: 12, inner: 3 } : null);
 scene.tallies = (tick) => [["towers", ...SEATS.map((seat) => towersOf(tick, seat).length)], ["health of the towers", ...SEATS.map((seat) => health(tick, seat))]];
 scene.standing = (tick) => [arenaInWords(tick).replace(/^./, (letter) => letter.toUpperCase()), "."];

@@ -149,7 +149,10 @@ class RspsServer:
 
     def with_log(self, what: str) -> str:
         """Returns an error message with the last lines of the log."""
-        lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        try:
+            lines = self.log_file.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        except OSError:  # such as of a server that has outlived its log, see `own_server.KEPT_LOGS`
+            return f"{what} ({self.log_file}, which is gone)"
         log = "\n  ".join(["; the last lines of its log:", *lines]) if lines else "; it has printed nothing"
         return f"{what} ({self.log_file}){log}"
 

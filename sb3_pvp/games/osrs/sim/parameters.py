@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from sb3_pvp.common.errors import unknown_name
 from sb3_pvp.games.osrs.sim.loadouts import BUILD_NAMES
 from sb3_pvp.games.osrs.sim.state import AGENT, BASELINE
 
@@ -62,14 +62,6 @@ OPTION_KEYS = (
     "logins",
 )
 BOT_NAMES = {None: AGENT, "baseline": BASELINE}
-
-
-def unknown_name(what: str, value: object, known: Iterable[object]) -> ValueError:
-    """Returns the error for an unknown name, with the nearest known one."""
-    names = [str(name) for name in known]
-    close = difflib.get_close_matches(str(value), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return ValueError(f"unknown {what} {value!r}.{hint} Known: {', '.join(names)}.")
 
 
 def _boolean(name: str, value: Any) -> int:
@@ -184,7 +176,7 @@ def to_reset(options: Mapping[str, Any], default_params: Mapping[str, Any], know
     bots = options.get("bots", (None, None))
     for k in range(2):
         if bots[k] not in BOT_NAMES:
-            raise unknown_name("bot", bots[k], BOT_NAMES)
+            raise unknown_name("bot", bots[k], map(str, BOT_NAMES))
         _fill_seat(reset["seats"][k], values[k])
         reset["seats"][k]["driver"] = BOT_NAMES[bots[k]]
     # Fight type and builds to draw from are those of seat 0: a fight has only one of each.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sb3_pvp.common import snapshots
+from sb3_pvp.common.errors import unknown_name
 from sb3_pvp.game import NUM_SEATS
 from sb3_pvp.game.contract import Contract, load_contract
 from sb3_pvp.game.contract.turn import fight_numbers, fight_seeds, joint_actions
@@ -48,7 +49,7 @@ def game_of(contract: str) -> SimGame:
 
         names = parameters.DHAROK_RESET_PARAMETER_NAMES
         return SimGame(dharok_kernels.reset_fights, dharok_kernels.step_fights, BUILD_NAMES, names)
-    raise parameters.unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))
+    raise unknown_name("contract of the embedded world", contract, ("NhEnv", "DharokEnv"))
 
 
 Options = Mapping[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -180,3 +181,13 @@ def test_the_newest_logs_are_kept(logs: Path, monkeypatch: pytest.MonkeyPatch) -
     own_server._new_log(4)
     assert [path.exists() for path in paths] == [False, False, True]
     assert paths[2].parent == logs
+
+
+def test_a_server_whose_log_is_gone_tells_how_it_ended(logs: Path) -> None:
+    server = OwnServer(settings())
+    ((process, _, _),) = started(logs)
+    next(logs.iterdir()).unlink()
+    os.kill(process, signal.SIGKILL)
+    wait_until(lambda: server.fault() is not None)
+    assert re.search(r"ended with exit code -?\d+ \(.*\.log, which is gone\)$", str(server.fault()))
+    server.close()

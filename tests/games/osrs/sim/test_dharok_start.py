@@ -68,7 +68,7 @@ def test_parameters_of_the_other_game_are_refused() -> None:
 
 
 def test_a_contract_without_a_game_is_refused() -> None:
-    with pytest.raises(ValueError, match="Did you mean 'DharokEnv'"):
+    with pytest.raises(ValueError, match="did you mean 'DharokEnv'"):
         SimWorld(contract="DharockEnv")
 
 
