@@ -68,7 +68,7 @@ def test_every_episode_has_a_line(tmp_path: Path) -> None:
     assert len(lines) == len(ended.infos) >= 16
     for line, (timesteps, row, info) in zip(lines, ended.infos, strict=True):
         assert (line["timesteps"], line["environment"]) == (timesteps, row)
-        assert {name: line[name] for name in ("opponent", "outcome", "build", "seed")} == {
+        assert {name: line.get(name) for name in ("opponent", "outcome", "build", "seed")} == {
             name: info.get(name) for name in ("opponent", "outcome", "build", "seed")
         }
         assert line["length"] == info["episode"]["l"] and line["reward"] == pytest.approx(info["episode"]["r"])
