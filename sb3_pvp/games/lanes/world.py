@@ -60,17 +60,20 @@ class LanesWorld(ArrayWorld):
             return checked, None
         return checked, check_deck(self.table, STANDARD if checked.deck == "standard" else checked.deck)
 
+    def _sides(self, options: Mapping[str, Any]) -> list[tuple[LanesParams, NDArray[np.int64] | None]]:
+        """Returns the parameters and the deck of both sides."""
+        shared = options.get("reset_params", self._params)
+        return [self._read(each) for each in options.get("seat_reset_params") or (shared, shared)]
+
     def check_options(self, options: Mapping[str, Any]) -> None:
         """See `ArrayWorld.check_options`."""
-        shared = options.get("reset_params", self._params)
-        first, second = (self._read(each)[0] for each in options.get("seat_reset_params") or (shared, shared))
+        (first, _), (second, _) = self._sides(options)
         if first.ticks != second.ticks:
             raise ValueError("both sides decide at the same time: give them the same ticks")
 
     def begin(self, fight: int, options: Mapping[str, Any]) -> None:
         """Sets up the towers, and shuffles the decks."""
-        shared = options.get("reset_params", self._params)
-        both = [self._read(each) for each in options.get("seat_reset_params") or (shared, shared)]
+        both = self._sides(options)
         self.lengths[fight], self.clocks[fight], self.ends[fight] = both[0][0].ticks, 0, 0
         self.bot[fight] = [_BOTS.index(params.bot) for params, _ in both]
         self.elixir[fight], self.tops[fight], self.played[fight] = rules.FIRST_ELIXIR, NUM_TOWERS, 0
