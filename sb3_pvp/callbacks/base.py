@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import os
 import re
 from collections import Counter
@@ -36,11 +37,15 @@ class PvpCallback(BaseCallback):
     """Base class with a hook for the end of each episode, whose state can be saved and resumed with the model."""
 
     def _resume_with_model(self, name: str, *attributes: str) -> None:
-        """Lets the model save and restore these attributes under ``name``, if it supports that (`PvpPPO` does)."""
+        """Lets the model save and restore these attributes under ``name``, if it supports that (`PvpPPO` does).
+
+        A second callback of the same name in a training gets a number.
+        """
         self._resumed = attributes
         parts = getattr(self.model, "resumable_parts", None)
         if parts is not None:
-            parts[name] = self
+            number = sum(each == name or each.startswith(f"{name}-") for each in parts)
+            parts[f"{name}-{number + 1}" if number else name] = self
 
     def get_state(self) -> dict[str, Any]:
         """Returns a copy of the resumable attributes, by name without the leading underscore."""
@@ -123,9 +128,13 @@ class Scheduled:
 
 def trained_rollouts(model: BaseAlgorithm) -> int:
     """Returns the number of rollouts that the model was trained on, which is the time of schedules."""
+    stock: Any = model
+    if hasattr(model, "trained_rollouts"):
+        return int(stock.trained_rollouts)
+    if getattr(model, "target_kl", None) is not None:  # ends epochs early, so that their number says nothing
+        return int(model.num_timesteps // (stock.n_steps * stock.n_envs))
     # Stock SB3 algorithms add n_epochs to _n_updates for every rollout, and save this counter with the model.
-    epochs = getattr(model, "_n_updates", 0) // max(getattr(model, "n_epochs", 1), 1)
-    return int(getattr(model, "trained_rollouts", epochs))
+    return int(getattr(model, "_n_updates", 0)) // max(getattr(model, "n_epochs", 1), 1)
 
 
 def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:
@@ -185,6 +194,13 @@ def check_same_run(model: BaseAlgorithm, path: Path, steps: Iterable[int]) -> No
             f"{path} belongs to another run, which reached {furthest} steps: resume that run from its checkpoint or "
             "with learn(..., reset_num_timesteps=False), or give the new run a separate folder"
         )
+
+
+def set_aside(model: BaseAlgorithm, path: Path) -> None:
+    """Renames what another run has left at ``path``, if the model starts a new run: ``metrics-1.jsonl``, ``-2``, ..."""
+    if path.exists() and not is_resuming(model):
+        places = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(1))
+        path.rename(next(place for place in places if not place.exists()))
 
 
 def match_record(learning: Player, opponent: Player, info: Mapping[str, Any], key: str) -> MatchRecord:

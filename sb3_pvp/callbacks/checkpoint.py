@@ -145,7 +145,7 @@ class MaskableCheckpointCallback(PvpCallback):
         from sb3_pvp.callbacks.training_status import STATUS, BehaviorStatus, SavedCheckpoint, read_status, write_status
 
         run, known = self._folder.parent, dict[int, SavedCheckpoint]()
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        with contextlib.suppress(FileNotFoundError, KeyError, ValueError):
             known = {each.steps: each for each in read_status(run / STATUS)[behavior].checkpoints}
         rewards = [each["r"] for each in self.model.ep_info_buffer or ()]
         reward = float(np.mean(rewards)) if rewards else None

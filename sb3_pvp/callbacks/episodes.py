@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sb3_pvp.callbacks.base import PvpCallback, path_in_run
+from sb3_pvp.callbacks.metric_lines import begin_lines
 from sb3_pvp.common.arguments import OptionalPath, as_written, checked
 from sb3_pvp.common.errors import require_all_known
 from sb3_pvp.envs.measures import STATISTICS
+
+_STEP = "timesteps"
 
 
 class EpisodeLogCallback(PvpCallback):
@@ -21,8 +23,8 @@ class EpisodeLogCallback(PvpCallback):
     with ``episode_statistics=True`` of a `PvpEnv`, the chosen ``statistics`` of everything that its world reports,
     such as ``line["mean"]["distance"]``. Read the file with ``pandas.read_json(path, lines=True)``.
 
-    Episodes are written at the end of rollouts. A run that `PvpPPO` resumes truncates the file to its length at the
-    checkpoint, since it plays the later episodes again.
+    Episodes are written at the end of rollouts. A run that is resumed removes those after its checkpoint, and
+    plays them again; a new run renames the file of another one: ``episodes-1.jsonl``.
 
     Args:
         statistics: statistics to write, of ``count``, ``sum``, ``mean``, ``min``, ``max`` and ``std``. Each takes about
@@ -41,20 +43,12 @@ class EpisodeLogCallback(PvpCallback):
     def _init_callback(self) -> None:
         self._path = path_in_run(self.model, self._given_path, "episodes.jsonl")
         self._lines: list[str] = []
-        self._resume_with_model("episode_log")
 
-    def get_state(self) -> dict[str, Any]:
-        """Returns the size of the file in bytes."""
-        self._on_rollout_end()  # write the pending lines, which belong to the checkpoint
-        return {"size": self._path.stat().st_size if self._path.exists() else 0}
-
-    def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
-        """Truncates the file to its size at the time of `get_state`."""
-        if self._path.exists() and self._path.stat().st_size > state["size"]:
-            os.truncate(self._path, state["size"])
+    def _on_training_start(self) -> None:
+        begin_lines(self.model, self._path, _STEP)
 
     def _on_episode(self, row: int, info: dict[str, Any]) -> None:
-        line: dict[str, Any] = {"timesteps": self.num_timesteps, "environment": row}
+        line: dict[str, Any] = {_STEP: self.num_timesteps, "environment": row}
         line |= {name: info[name] for name in ("opponent", "build", "seed", "outcome") if name in info}
         episode, known = info.get("episode", {}), info.get("episode_statistics", {})
         line |= {name: episode[key] for name, key in (("reward", "r"), ("length", "l")) if key in episode}
@@ -65,7 +59,6 @@ class EpisodeLogCallback(PvpCallback):
 
     def _on_rollout_end(self) -> None:
         if self._lines:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("".join(f"{line}\n" for line in self._lines))
             self._lines.clear()

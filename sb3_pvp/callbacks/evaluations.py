@@ -200,6 +200,9 @@ class WinRateEvalCallback(base.PvpCallback):
                 self._finish(wait=True)
             self.logger.dump(int(self.model.num_timesteps))  # SB3 dumps nothing after the last rollout
         self._fights.close()
+        self._close_pool()
+
+    def _close_pool(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -211,7 +214,10 @@ class WinRateEvalCallback(base.PvpCallback):
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Begins an evaluation again that was under way."""
         if "evaluation" in state and (arguments := self._fights.arguments(self.training_env)) is not None:
-            self._start(state["evaluation"], arguments)
+            plan = state["evaluation"]
+            # In a folder that was moved, opponents are found again one by one: results are of the objects in ``about``.
+            choices = [each for each in plan.about.values() for _ in range(len(plan.choices) // len(plan.about))]
+            self._start(replace(plan, choices=choices), arguments)
 
     def _evaluate(self) -> None:
         """Evaluates the learner as it is now, or begins to do so in the background."""
@@ -272,6 +278,7 @@ class WinRateEvalCallback(base.PvpCallback):
             future.result()
         except (WorkerDied, WaitedTooLong) as error:  # not worth the training
             self._pending = None
+            self._close_pool()  # a job that hangs would keep the next ones waiting
             text = f"the evaluation after {plan.steps} steps is lost: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         else:
@@ -279,8 +286,14 @@ class WinRateEvalCallback(base.PvpCallback):
 
     def _record(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
         """Logs the results and adds them to ``win_rates.csv``."""
-        # Later rows are of a run that was killed after the checkpoint from which this one resumed.
-        rows = [row for row in read_rows(self._path) if int(row["steps"]) < plan.steps]
+        # Later rows are of a run that was killed after the checkpoint from which this one resumed, or, up to now, of
+        # another callback's opponents.
+        now, own = int(self.model.num_timesteps), {*self._labels.values()}
+        rows = [
+            row
+            for row in read_rows(self._path)
+            if int(row["steps"]) < plan.steps or (row["opponent"] not in own and int(row["steps"]) <= now)
+        ]
         for label, choice in plan.about.items():
             results = summarize([each for each in finished if each.choice is choice])
             for name, value in results.items():
@@ -293,7 +306,7 @@ class WinRateEvalCallback(base.PvpCallback):
         with replacing(self._path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(sorted(rows, key=lambda row: int(row["steps"])))
 
     def _log_rating(self, plan: Evaluation, finished: list[FinishedEpisode]) -> None:
         """Logs the learner's rating among the opponents that have one."""

@@ -155,7 +155,8 @@ class GhostSelfPlayCallback(base.PvpCallback):
         """Restores what `get_state` returned; unless the episodes continue, all rows begin new ones."""
         self.play.restore(state["play"])
         self._curve = [*state["curve"]]
-        self._steps, self._ticks = state["steps"].copy(), state["ticks"].copy()
+        if same_episodes:
+            self._steps, self._ticks = state["steps"].copy(), state["ticks"].copy()
         self._begins_anew = state["begins_anew"] or not same_episodes
         policy = self.model.policy
         own = copy.deepcopy(policy.state_dict())
@@ -165,6 +166,10 @@ class GhostSelfPlayCallback(base.PvpCallback):
             self._keep(version)
         policy.load_state_dict(own)
         self._ghost.player = self._versions[self._ghosts()[1].opponent_version][1]
+
+    def _on_training_start(self) -> None:
+        if folder := getattr(self.model, "run_folder", None):
+            base.set_aside(self.model, Path(folder) / ELO_FILE)
 
     def _on_rollout_start(self) -> None:
         if self._begins_anew:

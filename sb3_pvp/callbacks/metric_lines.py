@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import orjson
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
 
 from sb3_pvp.algorithms.ppo.resumable import steps_at_start
-from sb3_pvp.callbacks.base import PvpCallback, path_in_run
+from sb3_pvp.callbacks.base import PvpCallback, path_in_run, set_aside
 from sb3_pvp.callbacks.videos import gif, log_video
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.envs.log_keys import LOGGED
@@ -59,17 +60,16 @@ class MetricLinesCallback(PvpCallback):
 
     `METRICS` has all that is logged, and `SCORES` the ``episode/score`` and ``episode/length`` of each episode. Lines
     of steps after that at which the training starts, which is the checkpoint, or the start of its rollout, if it is
-    resumed, are removed: they are made again. Any algorithm of SB3 can have it. List it before callbacks that save
-    checkpoints.
+    resumed, are removed: they are made again. Files of another run are renamed: ``metrics-1.jsonl``. Any algorithm of
+    SB3 can have it. List it before callbacks that save checkpoints.
 
     It also logs what environments keep for the log, see `sb3_pvp.envs.log_keys`.
     """
 
     def _on_training_start(self) -> None:
         metrics, scores = (path_in_run(self.model, None, name) for name in (METRICS, SCORES))
-        steps = steps_at_start(self.model)
         for path in (metrics, scores):
-            keep_until(path, steps)
+            begin_lines(self.model, path, _STEP)
         self._metrics, self._scores = JsonLines(metrics), JsonLines(scores)
         self.logger.output_formats.append(self._metrics)
 
@@ -95,13 +95,20 @@ class MetricLinesCallback(PvpCallback):
         self._scores.close()
 
 
-def keep_until(path: Path, steps: int) -> None:
-    """Removes lines of later steps, and what a killed process has written half, from a file of `JsonLines`."""
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if (_read(line) or {_STEP: steps + 1})[_STEP] <= steps]
+def begin_lines(model: BaseAlgorithm, path: Path, key: str) -> None:
+    """Readies a file of lines, whose steps are at ``key``, for a training.
+
+    One of another run is set aside; in that of a run that is resumed there stays what is not made again.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    set_aside(model, path)
+    keep_until(path, steps_at_start(model), key)
+
+
+def keep_until(path: Path, steps: int, key: str = _STEP) -> None:
+    """Removes lines of later steps, and what a killed process has written half, from a file."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    kept = [line for line in lines if (_read(line, key) or {key: steps + 1})[key] <= steps]
     if len(kept) < len(lines):
         with replacing(path) as partial:
             partial.write_bytes(b"".join(kept))
@@ -111,13 +118,13 @@ def _last_line(path: Path) -> tuple[dict[str, Any], int]:
     """Returns the last line of a file, and where it begins; ``{}`` if there is none."""
     content = path.read_bytes() if path.is_file() else b""
     at = content.rstrip(b"\n").rfind(b"\n") + 1
-    return _read(content[at:]) or {}, at
+    return _read(content[at:], _STEP) or {}, at
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
+def _read(line: bytes, key: str) -> dict[str, Any] | None:
     """Returns a line that is whole, ``None`` for another one."""
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return found if line.endswith(b"\n") and isinstance(found, dict) and isinstance(found.get(_STEP), int) else None
+    return found if line.endswith(b"\n") and isinstance(found, dict) and isinstance(found.get(key), int) else None

@@ -255,6 +255,7 @@ class Shares:
     def __init__(self, schedules: Mapping[str, Any]) -> None:
         what = "the share {!r} of opponents"
         self._shares = {kind: base.Scheduled(what.format(kind), schedules[kind], SHARE) for kind in KINDS[:-1]}
+        self._are_steady = all(isinstance(schedules[kind], (int, float)) for kind in KINDS[:-1])
         self.at(0)
 
     def at(self, t: int) -> dict[str, float]:
@@ -267,16 +268,21 @@ class Shares:
     def divide(self, num_envs: int, t: int) -> list[str]:
         """Returns the kind of each of ``num_envs`` rows, rounding shares half to even (self-play.md §1).
 
-        Raises `ValueError` if the rounded counts exceed ``num_envs``, or if self-play gets an odd number of rows.
+        Raises `ValueError` if the rounded counts exceed ``num_envs``, or if self-play gets an odd number of rows. While
+        shares change, such counts cannot be avoided: self-play has one less then, and the last kinds what is left.
         """
         shares = self.at(t)
         counts = {kind: round(num_envs * shares[kind]) for kind in KINDS[:-1]}
+        if not self._are_steady:
+            counts[SELF] -= counts[SELF] % 2
         if counts[SELF] % 2:
             raise ValueError(
                 f"self-play needs an even number of rows, but a share of {shares[SELF]} of {num_envs} environments is "
                 f"{counts[SELF]} after {t} rollouts: change the share or n_envs"
             )
         rows = [kind for kind, count in counts.items() for _ in range(count)]
+        if not self._are_steady:
+            rows = rows[:num_envs]
         if len(rows) > num_envs:
             raise ValueError(
                 f"the shares {shares} of {num_envs} environments are rounded to {counts} after {t} rollouts, which is "

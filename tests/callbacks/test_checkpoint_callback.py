@@ -178,6 +178,14 @@ def test_graph_and_status_of_a_model_without_agents(tmp_path: Path) -> None:
     assert last.newest_file(tmp_path) == tmp_path / "end.onnx"
 
 
+def test_a_run_may_go_on_as_another_behavior(tmp_path: Path) -> None:
+    model = new_model(tmp_path)
+    model.learn(ROLLOUT, callback=MaskableCheckpointCallback(behavior="duel"))
+    callback = MaskableCheckpointCallback(behavior="other")
+    model.learn(ROLLOUT, callback=callback, reset_num_timesteps=False)
+    assert [each.steps for each in read_status(tmp_path / STATUS)["other"].checkpoints][-1] == 2 * ROLLOUT
+
+
 def test_a_model_without_a_graph_ends_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*given: object) -> None:
         raise ValueError("it has no graph")

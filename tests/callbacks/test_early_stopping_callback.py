@@ -81,6 +81,18 @@ def test_a_resumed_run_stops_again(tmp_path: Path) -> None:
     assert (resumed.trained_rollouts, resumed.num_timesteps) == (3, 3 * ROLLOUT)
 
 
+def test_of_two_conditions_each_has_its_values_when_a_run_is_resumed(tmp_path: Path) -> None:
+    model = new_model()
+    condition = "eval_main_1_best_win_rate >= 0.3"
+    model.learn(5 * ROLLOUT, callback=[EarlyStoppingCallback("t > 9"), Wins(), EarlyStoppingCallback(condition)])
+    model.save(tmp_path / "model.zip")
+    resumed = PvpPPO.load(tmp_path / "model.zip", env=chosen_duels(4))
+    remember(resumed)
+    callbacks: list[BaseCallback] = [EarlyStoppingCallback("t > 9"), EarlyStoppingCallback(condition)]
+    resumed.learn(5 * ROLLOUT, callback=callbacks, reset_num_timesteps=False)
+    assert resumed.trained_rollouts == 3 and len(resumed.resumable_parts) == 2
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [

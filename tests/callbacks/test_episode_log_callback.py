@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from duel import duels
 from logged import remember
+from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
@@ -96,6 +97,24 @@ def test_a_resumed_run_has_the_file_of_an_uninterrupted_one(tmp_path: Path) -> N
     remember(resumed)
     resumed.learn(4 * ROLLOUT - resumed.num_timesteps, reset_num_timesteps=False, callback=EpisodeLogCallback())
     assert read(killed) == read(whole)
+
+
+def test_a_stock_algorithm_that_resumes_has_each_episode_once(tmp_path: Path) -> None:
+    model = MaskablePPO("MultiInputPolicy", duels(4), device="cpu", seed=1, **SMALL)
+    model.run_folder = tmp_path  # type: ignore[attr-defined]
+    model.learn(2 * ROLLOUT, callback=[EpisodeLogCallback(), SaveOnce(tmp_path / "model.zip")])
+    saved = ROLLOUT + ROLLOUT // 2
+    before = [each for each in read(tmp_path) if each["timesteps"] <= saved]
+    with (tmp_path / "episodes.jsonl").open("a") as file:
+        file.write('{"timesteps": 7, "envir')  # a process that was killed while it wrote
+    resumed = MaskablePPO.load(tmp_path / "model.zip", env=duels(4))
+    resumed.run_folder = tmp_path  # type: ignore[attr-defined]
+    resumed.learn(ROLLOUT, callback=EpisodeLogCallback(), reset_num_timesteps=False)
+    found = read(tmp_path)
+    assert found[: len(before)] == before and len(found) > len(before)
+    assert all(saved < each["timesteps"] <= saved + ROLLOUT for each in found[len(before) :])
+    resumed.learn(ROLLOUT, callback=EpisodeLogCallback())  # from 0: another run
+    assert [json.loads(line) for line in (tmp_path / "episodes-1.jsonl").read_text().splitlines()] == found
 
 
 def test_wrong_arguments_are_refused() -> None:

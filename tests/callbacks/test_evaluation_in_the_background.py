@@ -14,6 +14,7 @@ from logged import remember
 
 from sb3_pvp import PvpPPO
 from sb3_pvp.callbacks import LeagueCallback, WinRateEvalCallback, evaluations
+from sb3_pvp.common.waiting import WaitedTooLong
 from sb3_pvp.common.worker_pool import WorkerDied
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -127,20 +128,21 @@ def test_a_run_resumes_with_the_evaluation_that_was_under_way(
     assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
 
 
-def _saving(path: Path) -> Any:
-    """Saves a checkpoint in the fifth rollout, after its first step."""
+def _saving(path: Path, rollouts: int = 4) -> Any:
+    """Saves a checkpoint after so many rollouts and a step."""
+    original = PvpPPO.collect_rollouts
 
     def collect(model: Any, env: Any, callback: Any, *args: Any, **kwargs: Any) -> bool:
         step = callback.on_step
 
         def on_step() -> bool:
-            if model.trained_rollouts == 4:
+            if model.trained_rollouts == rollouts:
                 model.save(path)
             return bool(step())
 
         callback.on_step = on_step
         try:
-            return PvpPPO.collect_rollouts(model, env, callback, *args, **kwargs)
+            return original(model, env, callback, *args, **kwargs)
         finally:
             del callback.on_step
 
@@ -155,6 +157,51 @@ def test_a_worker_that_dies_costs_no_training(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(evaluations, "play_elsewhere", die)
     with pytest.warns(RuntimeWarning, match="the evaluation after 0 steps is lost: a worker process has died"):
         new_model(tmp_path).learn(2 * ROLLOUT, callback=WinRateEvalCallback("noop", 2, background=True))
+
+
+def test_one_that_hangs_does_not_keep_the_next_one_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = list[Any]()
+
+    class Hung:
+        def __init__(self, size: int, kind: str) -> None:
+            pools.append(self)
+            self.is_closed = False
+
+        def submit(self, *args: Any, each: Any) -> Future[Any]:
+            assert not self.is_closed
+            return Future()
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    def too_long(*args: Any) -> None:
+        raise WaitedTooLong("nothing has happened")
+
+    monkeypatch.setattr(evaluations, "WorkerPool", Hung)
+    monkeypatch.setattr(evaluations, "wait_for", too_long)
+    with pytest.warns(RuntimeWarning, match="is lost: nothing has happened"):
+        new_model(tmp_path).learn(3 * ROLLOUT, callback=WinRateEvalCallback("noop", 1, background=True))
+    assert len(pools) == 4 and all(each.is_closed for each in pools)
+
+
+@pytest.mark.usefixtures("late")
+def test_a_run_that_is_moved_has_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(model: Any, rollouts: int) -> None:
+        evaluation = WinRateEvalCallback(["noop", "main@0"], eval_freq=2, n_eval_episodes=4, background=True)
+        model.learn(rollouts * ROLLOUT, callback=[LeagueCallback(), evaluation], reset_num_timesteps=False)
+
+    monkeypatch.setattr(PvpPPO, "collect_rollouts", _saving(tmp_path / "first/checkpoint.zip", 3))
+    model = new_model(tmp_path / "first")
+    remember(model)
+    learn(model, 4)
+    (tmp_path / "first").rename(tmp_path / "second")
+    again = PvpPPO.load(tmp_path / "second/checkpoint.zip", env=new_model(tmp_path).get_env())
+    again.run_folder = tmp_path / "second"
+    remember(again)
+    before = [row for row in rows_of(tmp_path / "second") if row["rollouts"] == "2"]
+    (tmp_path / "second/win_rates.csv").unlink()
+    learn(again, 1)
+    assert [row for row in rows_of(tmp_path / "second") if row["rollouts"] == "2"] == before
 
 
 @pytest.mark.usefixtures("late")

@@ -112,6 +112,24 @@ def test_a_stopped_run_goes_on_equally(make: Any, stop: int, tmp_path: Path) -> 
     assert len({version for version, *_ in seen}) > 1
 
 
+def test_a_run_goes_on_with_other_numbers_of_rows_and_another_one_leaves_its_ratings(tmp_path: Path) -> None:
+    model, name = ppo(), "ghost_elo.csv"
+    model.run_folder = tmp_path
+    model.learn(4 * ROLLOUT, callback=ghosts())
+    model.save(tmp_path / "model.zip")
+    ratings = (tmp_path / name).read_text()
+    for rows in (ROWS - 2, ROWS + 4):
+        env = PvpVecEnv(rows, game=RockPaperScissors, opponent="noop", seed=0)
+        resumed = PvpPPO.load(tmp_path / "model.zip", env=env, device="cpu")
+        resumed.run_folder = tmp_path
+        remember(resumed)
+        resumed.learn(2 * ROLLOUT, callback=ghosts(), reset_num_timesteps=False)
+        assert (tmp_path / name).read_text().startswith(ratings)
+    model.learn(ROLLOUT, callback=ghosts())  # from 0: another run
+    assert (tmp_path / "ghost_elo-1.csv").read_text().startswith(ratings)
+    assert len((tmp_path / name).read_text().splitlines()) == 2
+
+
 def test_all_rows_begin_anew_when_another_team_learns(events: list[Event]) -> None:
     model, resets = ghost_runs.mapoca(CoinsForTwo), 0
     env = model.env.unwrapped

@@ -81,8 +81,12 @@ def test_a_run_that_is_continued_has_each_step_once(tmp_path: Path, algorithm: A
     assert [line["step"] for line in scores] == sorted(line["step"] for line in scores)
     assert all(line["episode/score"] == line["episode/length"] >= 1 for line in scores) and len(scores) > 5
     assert not any(isinstance(each, JsonLines) for each in model.logger.output_formats)
-    model.learn(150, callback, log_interval=1)  # from 0: another run
-    assert 0 < lines(tmp_path / METRICS)[-1]["step"] <= 160
+    kept = {name: (tmp_path / name).read_bytes() for name in (METRICS, SCORES)}
+    for number in (1, 2):
+        model.learn(150, callback, log_interval=1)  # from 0: another run
+        assert 0 < lines(tmp_path / METRICS)[-1]["step"] <= 160
+        assert (tmp_path / f"metrics-{number}.jsonl").is_file() and (tmp_path / f"scores-{number}.jsonl").is_file()
+    assert kept == {name: (tmp_path / name).with_stem(f"{name[:-6]}-1").read_bytes() for name in kept}
 
 
 def test_a_run_that_resumes_from_the_middle_of_a_rollout_has_each_episode_once(tmp_path: Path) -> None:

@@ -89,6 +89,23 @@ def test_shares_are_schedules() -> None:
     assert plan.divide(10, 10).count("past") == 10
 
 
+@given(st.integers(1, 70), st.lists(st.floats(0, 0.25), min_size=8, max_size=8), st.integers(0, 40))
+def test_shares_that_change_never_end_a_training(num_envs: int, shares: list[float], t: int) -> None:
+    def changing(first: float, last: float) -> dict[str, Any]:
+        return {"type": "linear", "initial_value": first, "final_value": last, "change_over_time_steps": 40}
+
+    plan = Shares(
+        {
+            kind: changing(*ends)
+            for kind, ends in zip(KINDS[:-1], zip(shares[::2], shares[1::2], strict=True), strict=True)
+        }
+    )
+    rows = plan.divide(num_envs, t)
+    assert len(rows) == num_envs and rows.count("self") % 2 == 0 and rows == sorted(rows, key=KINDS.index)
+    for kind, share in plan.at(t).items():
+        assert abs(rows.count(kind) - num_envs * share) <= (1.5 if kind == "self" else 2.5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -415,6 +432,21 @@ def test_stock_algorithm_and_other_processes(tmp_path: Path) -> None:
     league = League.existing(tmp_path / "league")
     assert len(league.players()) == 4
     assert {record.player_b.name for record in league.log.records()} == {"main", "baseline"}
+
+
+@pytest.mark.parametrize("target_kl", [None, 1e-9])
+def test_each_match_of_a_stock_algorithm_is_in_the_log(tmp_path: Path, target_kl: float | None) -> None:
+    ended = list[int]()
+
+    class Ended(BaseCallback):
+        def _on_step(self) -> bool:
+            ended.extend(row for row in range(8) if self.locals["dones"][row])
+            return True
+
+    model = new_model(tmp_path, algorithm=MaskablePPO, n_epochs=4, target_kl=target_kl)
+    model.learn(5 * ROLLOUT, callback=[LeagueCallback(), Ended()])
+    league = League.existing(tmp_path / "league")
+    assert sum(1 for _ in league.log.records()) == len(ended) and len(league.players()) == 5
 
 
 def test_real_fights_of_all_kinds(tmp_path: Path) -> None:

@@ -126,6 +126,26 @@ def test_a_repeated_evaluation_replaces_the_earlier_one(tmp_path: Path) -> None:
     assert [int(row["rollouts"]) for row in rows_of(tmp_path)] == [0, 1, 2]
 
 
+def test_two_of_them_have_one_table(tmp_path: Path) -> None:
+    def train(model: Any, rollouts: int) -> None:
+        noop, walker = (
+            WinRateEvalCallback(name, eval_freq=freq, n_eval_episodes=2, env=evaluation_env())
+            for name, freq in (("noop", 1), ("stayalive", 2))
+        )
+        model.learn(rollouts * ROLLOUT, callback=[noop, walker], reset_num_timesteps=False)
+
+    model = new_model(tmp_path)
+    train(model, 2)
+    model.save(tmp_path / "model.zip")
+    train(model, 2)
+    again = type(model).load(tmp_path / "model.zip", env=model.get_env())
+    again.run_folder = tmp_path
+    train(again, 1)
+    found = [(int(row["rollouts"]), row["opponent"]) for row in rows_of(tmp_path)]
+    noops, walkers = [(number, "noop") for number in (0, 1, 2, 3)], [(number, "stayalive") for number in (0, 2, 3)]
+    assert sorted(found) == sorted(noops + walkers) and [each[0] for each in found] == sorted(each[0] for each in found)
+
+
 def test_so_does_one_of_a_run_that_resumes_from_the_middle_of_a_rollout(tmp_path: Path) -> None:
     def evaluation() -> WinRateEvalCallback:
         return WinRateEvalCallback(["noop"], eval_freq=1, n_eval_episodes=2, env=evaluation_env())
