@@ -38,7 +38,7 @@ def bench_serve(
         str, typer.Option(help="Network of a new model: that of the default preset, or core.")
     ] = "default",
     backend: Annotated[str, typer.Option(help="As of sb3-pvp serve.")] = "auto",
-    workers: Annotated[str, typer.Option(help="Workers of the server, such as 0 or 2:process.")] = "0",
+    workers: Annotated[int, typer.Option(min=0, help="Processes of the server that decide; 0: its event loop.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of a new model and of the observations.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -52,8 +52,7 @@ def bench_serve(
     with refusals(), TemporaryDirectory() as folder, ExitStack() as stack:
         allow_descriptors(max(numbers) + _SPARE)
         path, exchanges = _prepare(Path(folder), model, network, seed)
-        count, _, kind = workers.partition(":")
-        options = ["--backend", backend, "--workers", count, "--worker-type", kind or "thread"]
+        options = ["--backend", backend, "--workers", str(workers)]
         given = ["-m", "sb3_pvp.cli", "serve", "--port", "0", "--models", folder, *options]
         servers = {
             _PLAIN: stack.enter_context(started("-m", "benchmarks.plain_predict_server", str(path))),

@@ -65,13 +65,9 @@ class ImitationCallback(PvpCallback):
             print(f"not imitated: {line}")
         if is_resuming(model):
             return
-        cloned = clone(model, found.demonstrations, epochs=self._epochs, rare=self._rare, seed=seed)
+        clone(model, found.demonstrations, epochs=self._epochs, rare=self._rare, seed=seed)
         if model.average is not None:
             model.average.set_weights(dict(model.policy.named_parameters()))  # it begins as the clone, too
-        if self.verbose:
-            print(
-                f"Cloned {cloned.learned} fights: {cloned.after.explained:.1%} of {cloned.held_out} others is foretold"
-            )
         if model.magnet is None and (model.magnet_coef or "magnet_coef" in model.schedules):
             path = path_in_run(model, None, CLONE).absolute()
             model.save(path)

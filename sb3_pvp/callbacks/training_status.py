@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,14 +90,10 @@ def read_status(path: Path) -> dict[str, BehaviorStatus]:
 
 def write_status(path: Path, behavior: str, status: BehaviorStatus) -> None:
     """Writes the status of a behavior atomically, with what ML-Agents expects beside it."""
-    own: dict[str, Any] = {"checkpoints": _plain(status.checkpoints)}
+    own: dict[str, Any] = {"checkpoints": [each.model_dump() for each in status.checkpoints]}
     if status.final is not None:
         own["final_checkpoint"] = status.final.model_dump()
     if status.elo is not None:
         own["elo"] = status.elo
     versions = {"stats_format_version": FORMAT, "mlagents_version": MLAGENTS, "torch_version": th.__version__}
     write_atomically(path, json.dumps({behavior: own, "metadata": versions}, indent=4) + "\n")
-
-
-def _plain(checkpoints: Iterable[SavedCheckpoint]) -> list[dict[str, Any]]:
-    return [each.model_dump() for each in checkpoints]

@@ -254,8 +254,13 @@ def recompute(
     Writes it and says whether it is byte for byte the one before; with --system or --until only prints it.
     """
     if system is not None or until is not None:
+        if as_json:
+            raise Refusal("--system and --until print a JSON list anyway: leave --json out")
         leaderboard(folder, system, until, "json", out)
         return
+    if out is not None:
+        again = command_line("arena", "leaderboard", folder, "-o", out)
+        raise Refusal(f"-o is for --system and --until: for the table, {again}")
     same = _opened(folder).recompute()
     words = {
         True: "identical to the one before",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,17 @@ def _can_have_graphs() -> bool:
     if not (has := has_onnx()):
         typer.echo('the file has no ONNX graphs: for those, pip install "sb3-pvp[onnx]"', err=True)
     return has
+
+
+def saver(output: Path) -> Callable[[Any], None]:
+    """Returns what writes a model to this file, of the kind that its ending says; refuses other endings."""
+    from sb3_pvp.policies.files.fighter_files import export_fighter
+
+    if output.suffix == SUFFIX:
+        return lambda model: export_fighter(model, output, onnx=_can_have_graphs())
+    if output.suffix != ".zip":
+        raise Refusal(f"--output must end in .zip or {SUFFIX}, such as {output.with_suffix('.zip')}")
+    return lambda model: model.save(output)
 
 
 def export(
@@ -112,18 +124,13 @@ def import_upstream(
     The model decides as the original does, and notes say what is not carried over. Nothing in the checkpoint is
     executed, so it need not be trusted. Training can continue from a zip.
     """
-    from sb3_pvp.policies.files.fighter_files import export_fighter
     from sb3_pvp.zoo.imports.pvp_ml import import_upstream as read
 
-    if output.suffix not in (".zip", SUFFIX):
-        raise Refusal(f"--output must end in .zip or {SUFFIX}, such as {output.with_suffix('.zip')}")
+    save = saver(output)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         model = read(checkpoint)
-    if output.suffix == SUFFIX:
-        export_fighter(model, output, onnx=_can_have_graphs())
-    else:
-        model.save(output)
+    save(model)
     # Not those of Python itself, such as that a file elsewhere was not closed.
     texts = [str(note.message) for note in notes if issubclass(note.category, UserWarning)]
     figures = {
@@ -160,7 +167,6 @@ def import_mlagents(
     the folder of a run it also shows how far that is, and the newest graph, which can be an opponent.
     """
     from sb3_pvp.callbacks.training_status import STATUS, read_status
-    from sb3_pvp.common.atomic_files import write_atomically
     from sb3_pvp.zoo.imports.mlagents import import_mlagents as read_trainers
 
     if output is not None and output.suffix not in (".yml", ".yaml"):

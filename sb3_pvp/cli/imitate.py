@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sb3_pvp.cli.exchange import saver
 from sb3_pvp.cli.tables import AsJson, aligned, print_result
 from sb3_pvp.cli.usage import GameName, Opponent, ResetParams, Seed, complete_model, progress, use_one_thread
 from sb3_pvp.common.arguments import json_object
@@ -24,9 +25,9 @@ Fights = Annotated[int, typer.Option(min=2, help="Fights that are watched of eac
 
 def imitate(
     sources: Sources,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The fighter's file.", dir_okay=False)] = Path(
-        "clone.zip"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The fighter's file, .zip or .fighter.", dir_okay=False)
+    ] = Path("clone.zip"),
     game: GameName = None,
     player: OfPlayer = None,
     fights: Fights = 200,
@@ -47,6 +48,7 @@ def imitate(
     learned from, before and after, and how alike it is when it fights itself.
     """
     use_one_thread()
+    save = saver(output)
     from sb3_pvp import PvpPPO
     from sb3_pvp.algorithms.imitation import clone
     from sb3_pvp.envs import PvpVecEnv
@@ -64,7 +66,7 @@ def imitate(
             cloned = clone(
                 model, found.demonstrations, epochs=epochs, rare=rare, seed=seed, progress=lambda _: advance(1)
             )
-    model.save(output)
+    save(model)
     alike = _alike(model_opponent(model), found.demonstrations, played, opponent, seed, start)
     rows = [("", "before", "after"), *_rows(cloned.before, cloned.after)]
     figures = {

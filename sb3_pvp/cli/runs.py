@@ -98,6 +98,8 @@ def plot(
 
     require_known("image format", out.suffix[1:] or "png", FigureCanvasBase.get_supported_filetypes())
     opponents = opponent or ["baseline"]
+    if opponent and metric not in (None, "win_rate"):
+        raise Refusal(f"--opponent is for the metric win_rate: leave it, or --metric {metric}, out")
     groups = group_runs(find_runs(sources))
     if metric is None:
         metric = "win_rate" if opponent else common_metric([run for own in groups.values() for run in own])

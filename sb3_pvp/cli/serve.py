@@ -80,7 +80,7 @@ def serve(
     from sb3_pvp.serving.connection import Limits
     from sb3_pvp.serving.server import ServerSettings, run_server
 
-    _check(backend, worker_type, device)
+    _check(backend, worker_type, workers, device)
     use_one_thread()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     settings = ServerSettings(
@@ -113,12 +113,16 @@ def _place(models: Path | None) -> Path:
     return shipped if shipped is not None and not given.exists() else given
 
 
-def _check(backend: str, worker_type: str | None, device: str) -> None:
-    """Refuses unknown names, and a device that PyTorch does not see, or that the back-end cannot use."""
+def _check(backend: str, worker_type: str | None, workers: int | None, device: str) -> None:
+    """Refuses unknown names, other workers than asked for, and a device that is not there, or not for the back-end."""
     import torch
 
     require_known("back-end", backend, _BACKENDS)
     require_known("type of workers", worker_type or "process", _WORKER_TYPES)
+    if worker_type == "thread" and (workers or 0) > 1:  # the original has 1 by default
+        raise Refusal(f"--worker-type thread is the event loop alone: leave --worker-type out for {workers} processes")
+    if worker_type == "process" and workers == 0:
+        raise Refusal("--worker-type process needs at least one: leave --workers out, or --worker-type")
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise Refusal(f"--device must be cpu or cuda, not {device!r}")

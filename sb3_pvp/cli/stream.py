@@ -41,14 +41,18 @@ def stream(
 
     if (read := re.fullmatch(r"(\d{2,4})x(\d{2,4})", size)) is None or int(read[1]) % 2 or int(read[2]) % 2:
         raise Refusal(f"--size must be two even numbers such as 1280x720, not {size!r}")
+    is_page, is_display = what.startswith(("http://", "https://")), re.fullmatch(r"\S*:\d+(\.\d+)?", what)
+    own = {"--model": model, "--env-kwargs": env_kwargs != "{}", "--deterministic": deterministic, "--seed": seed}
+    if (is_page or is_display) and (given := [name for name, value in own.items() if value]):
+        raise Refusal(f"{what} is no environment: leave out {' and '.join(given)}")
     with extra("screen", "streams"):
         import PIL  # noqa: F401  (before ffmpeg starts)
     sender = Broadcast(to, (int(read[1]), int(read[2])), fps, dict(each.partition("=")[::2] for each in figure or ()))
-    if what.startswith(("http://", "https://")):
+    if is_page:
         with extra("arena", "streams of an arena's page"):
             import websockets  # noqa: F401
         shows = live_shows(what)
-    elif re.fullmatch(r"\S*:\d+(\.\d+)?", what):
+    elif is_display:
         with extra("screen", "streams of displays"):
             import mss  # noqa: F401
         shows = display_shows(what, fps)

@@ -32,7 +32,6 @@ from sb3_pvp.common.errors import UNKNOWN_FIELD, Refusal, first_error, refusals,
 T = TypeVar("T")
 Init = TypeVar("Init", bound=Callable[..., None])
 Model = TypeVar("Model", bound=BaseModel)
-#: pydantic's types of errors for unknown and for missing names.
 
 
 class Kind(Generic[T]):

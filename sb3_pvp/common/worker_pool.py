@@ -146,7 +146,8 @@ class _Worker:
             except (EOFError, OSError, pickle.UnpicklingError):  # pickles end in the middle when the process dies
                 self.end()
                 continue
-            except BaseException as error:  # of ``each``
+            except BaseException as error:  # of ``each``, or of a reply that cannot be read here
+                self.end()  # its other replies must not reach the next job
                 kind, value = _ERROR, (error, "")
             if kind == _RESULT:
                 job.future.set_result(value)

@@ -107,6 +107,8 @@ def test_a_fight_of_the_home_game_is_watched(tmp_path: Path, capsys: pytest.Capt
         (["leaderboard", "{arena}", "--format", "xml"], "unknown format 'xml'"),
         (["leaderboard", "{arena}", "--system", "glicko"], "unknown system 'glicko'"),
         (["recompute", "{arena}", "--until", "tomorrow"], "--until must be a date"),
+        (["recompute", "{arena}", "-o", "table.json"], "-o is for --system and --until: for the table, sb3-pvp arena"),
+        (["recompute", "{arena}", "--until", "2026-05-01", "--json"], "print a JSON list anyway: leave --json out"),
         (["serve", "{arena}", "--every", "soon"], "such as 4h"),
         (["add", "{arena}", "nothing/here.fighter"], "there is no file, folder or script"),
         (["add", "{arena}", "level-33"], "did you mean 'level-3'?"),

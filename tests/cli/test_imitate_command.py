@@ -40,10 +40,21 @@ def test_from_a_folder_to_a_fighter_to_a_picture(tmp_path: Path, capsys: pytest.
     assert "left out: " in text and WITH_A_WELL.name
 
 
+def test_the_clone_may_be_a_fighter_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clone, small = tmp_path / "clone.fighter", ("--policy-kwargs", '{"net_arch": [16]}', "--epochs", 1)
+    text = command(capsys, "imitate", "scripted", "-o", clone, "--fights", 2, *small)
+    assert f"sb3-pvp likeness {clone} scripted" in text
+    assert load(clone, safe=True).policy.action_net is not None
+    picture = tmp_path / "likeness.png"
+    text = command(capsys, "likeness", clone, "scripted", "--fights", 2, "--picture", picture)
+    assert "of what is surprising in the demonstrations is foretold" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["imitate", "EMPTY"], "holds no demonstrations"),
+        (["imitate", "EMPTY", "-o", "clone.onnx"], "--output must end in .zip or .fighter, such as clone.zip"),
         (["imitate", "nobody.zip"], "There is no model file nobody.zip"),
         (["likeness", "generalist", "EMPTY"], "holds no demonstrations"),
         (["demonstrate", "baseline"], "nobody knows what baseline sees"),

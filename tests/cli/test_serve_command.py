@@ -18,6 +18,8 @@ from sb3_pvp.cli import main
         (["--worker-type", "fiber"], "process, thread"),
         (["--remote-processor-type", "ray"], "process, thread"),
         (["--workers", "-1"], "--workers"),
+        (["--worker-type", "thread", "--workers", "4"], "thread is the event loop alone: leave --worker-type out"),
+        (["--remote-processor-type", "process", "--remote-processor-pool-size", "0"], "at least one: leave --workers"),
         (["--port", "99999"], "--port"),
         (["--device", "tpu"], "cpu or cuda"),
         (["--game", "Chess"], "unknown game 'Chess'"),

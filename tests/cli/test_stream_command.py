@@ -218,6 +218,14 @@ def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
             "--size must be two even numbers such as 1280x720, not '99x11'",
         ),
         (("NoSuchEnv-v0", "--to", "video"), "cannot make NoSuchEnv-v0: "),
+        (
+            (":0", "--to", "video", "--model", "generalist", "--seed", "1"),
+            ":0 is no environment: leave out --model and --seed",
+        ),
+        (
+            ("http://127.0.0.1:1", "--to", "video", "--deterministic", "--env-kwargs", '{"seed": 1}'),
+            "http://127.0.0.1:1 is no environment: leave out --env-kwargs and --deterministic",
+        ),
         (("Screen-v0", "--to", "video", "--env-kwargs", '{"game": "xgalagga"}'), "did you mean 'xgalaga'"),
     ],
 )

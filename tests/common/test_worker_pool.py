@@ -78,6 +78,14 @@ def test_errors_of_jobs_are_raised_here(pool: WorkerPool) -> None:
         pool.submit(fail, KeyboardInterrupt()).result()
 
 
+def test_what_is_left_of_a_job_whose_items_nobody_can_take_is_no_reply_to_the_next_one(pool: WorkerPool) -> None:
+    got = list[int]()
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(squares, 0, 3, each=lambda item: 1 / item).result()
+    assert pool.submit(len, "next", each=got.append).result() == 4
+    assert not got
+
+
 def die_unless(path: str) -> Iterator[int]:
     yield 1
     if not Path(path).exists():

@@ -141,6 +141,7 @@ def test_what_a_run_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[
         ([folder, "--metric", "win_rates"], "win_rate"),
         ([folder, "--opponent", "basline"], "baseline"),
         ([folder, "--metric", "elo"], "holds no league"),
+        ([folder, "--metric", "elo", "--opponent", "best"], "--opponent is for the metric win_rate: leave it, or"),
         ([folder, "--metric", "episode_reward"], "has no episode_reward"),
         ([folder, "-o", tmp_path / "x.odd"], "odd"),
     ):
