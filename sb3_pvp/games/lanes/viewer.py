@@ -145,7 +145,7 @@ class LanesViewer:
         cards = (*self._table.cards, *self._table.towers)
         facts = {
             each.name: each.model_dump(
-                include={"kind", "cost", "health", "radius", "splash", "flies", "colour", "about"}
+                include={"kind", "cost", "count", "health", "radius", "splash", "flies", "colour", "about"}
             )
             for each in cards
         }

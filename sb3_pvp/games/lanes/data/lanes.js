@@ -26,12 +26,18 @@ function lanesGround() {
 
 function unitFigure(unit) {
   const card = CARDS[unit.card], x = across(unit.x), y = down(unit.y), color = `#${card.colour}`;
-  if (card.kind === "spell") return shape("circle", { class: "blast", cx: x, cy: y, r: card.splash, fill: color });
+  const name = (below) => shape("text", { class: "name", x, y: y + below }, unit.card);
+  if (card.kind === "spell") {
+    const blast = shape("g", {}, shape("circle", { class: "blast", cx: x, cy: y, r: card.splash, fill: color }));
+    blast.append(name(0.25));
+    return blast;
+  }
   const figure = shape("g", { class: `unit seat${unit.seat}${unit.still ? " still" : ""}`, "data-unit": unit.card }, shape("title", {}, `${unit.card} of ${names[unit.seat]}, health ${unit.health}`));
   const r = card.radius;
   if (card.flies) figure.append(shape("ellipse", { class: "air", cx: x + 0.3, cy: y + 0.7, rx: r, ry: r * 0.6 }));
   const body = card.kind === "troop" ? shape("circle", { class: "body", cx: x, cy: y, r, fill: color }) : shape("rect", { class: "body", x: x - r, y: y - r, width: 2 * r, height: 2 * r, fill: color });
   figure.append(body);
+  if (card.kind !== "tower" && card.count === 1) figure.append(name(r + 0.8)); // of a crowd, names would hide each other
   if (unit.health < card.health) {
     const bar = { x: x - r, y: y - r - 0.5, height: 0.28 };
     figure.append(shape("rect", { class: "lack", ...bar, width: 2 * r }), shape("rect", { class: "left", ...bar, width: (2 * r * unit.health) / card.health }));
