@@ -214,10 +214,7 @@ class WinRateEvalCallback(base.PvpCallback):
     def set_state(self, state: dict[str, Any], same_episodes: bool) -> None:
         """Begins an evaluation again that was under way."""
         if "evaluation" in state and (arguments := self._fights.arguments(self.training_env)) is not None:
-            plan = state["evaluation"]
-            # In a folder that was moved, opponents are found again one by one: results are of the objects in ``about``.
-            choices = [each for each in plan.about.values() for _ in range(len(plan.choices) // len(plan.about))]
-            self._start(replace(plan, choices=choices), arguments)
+            self._start(state["evaluation"], arguments)
 
     def _evaluate(self) -> None:
         """Evaluates the learner as it is now, or begins to do so in the background."""

@@ -275,19 +275,17 @@ class Shares:
         counts = {kind: round(num_envs * shares[kind]) for kind in KINDS[:-1]}
         if not self._are_steady:
             counts[SELF] -= counts[SELF] % 2
-        if counts[SELF] % 2:
+        elif counts[SELF] % 2:
             raise ValueError(
                 f"self-play needs an even number of rows, but a share of {shares[SELF]} of {num_envs} environments is "
                 f"{counts[SELF]} after {t} rollouts: change the share or n_envs"
             )
-        rows = [kind for kind, count in counts.items() for _ in range(count)]
-        if not self._are_steady:
-            rows = rows[:num_envs]
-        if len(rows) > num_envs:
+        elif sum(counts.values()) > num_envs:
             raise ValueError(
                 f"the shares {shares} of {num_envs} environments are rounded to {counts} after {t} rollouts, which is "
                 "too many: choose n_envs so that the shares give whole numbers"
             )
+        rows = [kind for kind, count in counts.items() for _ in range(count)][:num_envs]
         return rows + [BASELINE] * (num_envs - len(rows))
 
 

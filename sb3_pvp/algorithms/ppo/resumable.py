@@ -104,8 +104,21 @@ def steps_at_start(model: Any) -> int:
 def found_again(value: Any, folder: Path) -> Any:
     """Returns a state in which files that are gone are those of the same name in a run's folder, or beside it.
 
-    Opponents are named by absolute paths, and the folder may have been moved or copied since.
+    Opponents are named by absolute paths, and the folder may have been moved or copied since. What several parts of the
+    state share they share again.
     """
+    known: dict[int, tuple[Any, Any]] = {}  # by identity; with what it was, whose number is not given anew so
+
+    def find(each: Any) -> Any:
+        if id(each) not in known:
+            known[id(each)] = each, _found_again(each, folder, find)
+        return known[id(each)][1]
+
+    return find(value)
+
+
+def _found_again(value: Any, folder: Path, find: Callable[[Any], Any]) -> Any:
+    """Returns one value, whose parts ``find`` returns."""
     if isinstance(value, str):
         if not os.path.isabs(value) or os.path.exists(value):
             return value
@@ -115,12 +128,12 @@ def found_again(value: Any, folder: Path) -> Any:
         here = (place.joinpath(*end) for place in (folder, folder.parent) for end in ends)
         return next((str(path) for path in here if path.is_file()), value)
     if isinstance(value, dict):
-        return {key: found_again(each, folder) for key, each in value.items()}
+        return {key: find(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [found_again(each, folder) for each in value]
+        return [find(each) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        changed = {name: found for name, each in given.items() if (found := found_again(each, folder)) is not each}
+        changed = {name: found for name, each in given.items() if (found := find(each)) is not each}
         return replace(value, **changed) if changed else value
     return value
 
