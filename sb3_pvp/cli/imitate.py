@@ -84,7 +84,7 @@ def imitate(
         f"{cloned.learned} fights learned in {cloned.epochs} epochs; of {cloned.held_out} others it foretells:",
         aligned(rows),
         f"divergence of what is chosen {alike.mean_divergence:.3f} bits a head; told apart in {alike.accuracy:.1%}",
-        f"how alike, with a picture: {command_line('likeness', output, *sources)}",
+        f"how alike, with a picture: {command_line('likeness', output, *sources, *_named(game))}",
     ]
     print_result(figures, "\n".join([*_left_out(found.refused), *text]), as_json)
 
@@ -114,7 +114,8 @@ def demonstrate_command(
         for number, each in enumerate(shown):
             save_demonstration(each, output / f"{Path(fighter).stem}-{seed}-{number:04}.npz")
             advance(1)
-    typer.echo(f"{fights} demonstrations in {output}; to learn from them: {command_line('imitate', output)}")
+    learn = command_line("imitate", output, *_named(game))
+    typer.echo(f"{fights} demonstrations in {output}; to learn from them: {learn}")
 
 
 def likeness_command(
@@ -153,7 +154,8 @@ def likeness_command(
             raise Refusal(f"nobody knows what {fighter} sees: name a fighter or a script")
         start = _start([*sources, str(fighter)], played, reset_params)
         alike = _alike(acting, found.demonstrations, played, opponent, seed, start)
-    foretold = agreement(policy, found.demonstrations) if isinstance(policy, AutoregressivePolicy) else None
+    knows = isinstance(policy, AutoregressivePolicy)
+    foretold = agreement(policy, found.demonstrations, played.contract) if knows else None
     draw_likeness(picture, alike, (fighter.stem, "demonstrations"))
     habits = {"choices made in a tick": alike.actions_per_tick, **alike.habits}
     means = [
@@ -196,6 +198,11 @@ def _alike(acting: Any, theirs: list[Any], game: Any, opponent: str, seed: int, 
 
     own = [*demonstrate(acting, game, max(len(theirs), 2), opponent, seed + 1, reset_params=start)]
     return likeness(own, answers(acting, theirs, seed), theirs, game, seed)
+
+
+def _named(game: str | None) -> list[str]:
+    """Returns the option by which a command that is shown plays the same game."""
+    return ["--game", game] if game else []
 
 
 def _left_out(refused: list[str]) -> list[str]:

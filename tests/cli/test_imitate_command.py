@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,19 @@ def test_from_a_folder_to_a_fighter_to_a_picture(tmp_path: Path, capsys: pytest.
     assert "left out: " in text and WITH_A_WELL.name
 
 
-def test_the_clone_may_be_a_fighter_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("script", "game"), [("scripted", []), ("champion", GAME)])
+def test_the_clone_may_be_a_fighter_file(
+    script: str, game: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = tmp_path / "shown"
+    text = command(capsys, "demonstrate", script, "-o", shown, "--fights", 4, *game)
+    assert shlex.join(["sb3-pvp", "imitate", str(shown), *game]) in text
     clone, small = tmp_path / "clone.fighter", ("--policy-kwargs", '{"net_arch": [16]}', "--epochs", 1)
-    text = command(capsys, "imitate", "scripted", "-o", clone, "--fights", 2, *small)
-    assert f"sb3-pvp likeness {clone} scripted" in text
+    text = command(capsys, "imitate", shown, "-o", clone, *small, *game)
+    assert shlex.join(["sb3-pvp", "likeness", str(clone), str(shown), *game]) in text
     assert load(clone, safe=True).policy.action_net is not None
     picture = tmp_path / "likeness.png"
-    text = command(capsys, "likeness", clone, "scripted", "--fights", 2, "--picture", picture)
+    text = command(capsys, "likeness", clone, shown, "--picture", picture, *game)
     assert "of what is surprising in the demonstrations is foretold" in text
 
 

@@ -118,9 +118,14 @@ class Lessons:
             yield batch
 
 
-def agreement(policy: AutoregressivePolicy, fights: Sequence[Demonstration]) -> Agreement:
-    """Returns how well a policy foretells what was done in fights, from what was seen; no weights change."""
-    contract = _contract_of(policy)
+def agreement(
+    policy: AutoregressivePolicy, fights: Sequence[Demonstration], contract: Contract | None = None
+) -> Agreement:
+    """Returns how well a policy foretells what was done in fights, from what was seen; no weights change.
+
+    ``contract`` is that of the game, by default the policy's, which fighter files only know of installed games.
+    """
+    contract = contract or _contract_of(policy)
     lessons, whole = Lessons.of(fights, contract), policy.memory is not None
     policy.set_training_mode(False)
     parts = [[fight] for fight in lessons.fights] if whole else _parts_of(len(lessons.actions))

@@ -23,7 +23,7 @@ def grid(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs with each size.")] = 3,
     minutes: Annotated[float, typer.Option(min=0.0, help="CPU minutes of training of a run; 0: only count.")] = 20.0,
-    opponent: Annotated[str, typer.Option(help="The script that they learn against.")] = "guardian",
+    opponent: Annotated[str, typer.Option(help="The script that they learn against.")] = "tactician",
     battles: Annotated[int, typer.Option(min=2, help="Battles of the evaluation.")] = 500,
     as_json: _AsJson = False,
 ) -> None:
