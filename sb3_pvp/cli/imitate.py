@@ -154,8 +154,9 @@ def likeness_command(
             raise Refusal(f"nobody knows what {fighter} sees: name a fighter or a script")
         start = _start([*sources, str(fighter)], played, reset_params)
         alike = _alike(acting, found.demonstrations, played, opponent, seed, start)
-    knows = isinstance(policy, AutoregressivePolicy)
-    foretold = agreement(policy, found.demonstrations, played.contract) if knows else None
+    foretold = None
+    if isinstance(policy, AutoregressivePolicy):
+        foretold = agreement(policy, found.demonstrations, played.contract)
     draw_likeness(picture, alike, (fighter.stem, "demonstrations"))
     habits = {"choices made in a tick": alike.actions_per_tick, **alike.habits}
     means = [
