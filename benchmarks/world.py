@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.report import Case, Row, Turn, make_row, positive_numbers, print_report, take_turn
+from benchmarks.report import Case, Row, Turn, make_row, measure, positive_numbers, print_report, take_turn
 from sb3_pvp.games.osrs.meta_fields import RANDOMISED
 
 _FIRST_TICK = """
@@ -29,8 +29,13 @@ def bench_world(
     start: Annotated[bool, typer.Option("--start/--no-start", help="Also measure compiling, in new processes.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure the embedded world with randomised builds and random legal actions, for both seats."""
-    rows = [_ticks_row(count, seconds, seed) for count in positive_numbers(fights, "--fights")]
+    """Measure the embedded world with randomised builds and random legal actions, for both seats.
+
+    And the two faces of many fights against the bot, Gymnasium's and that of Stable-Baselines3, in turns.
+    """
+    counts = positive_numbers(fights, "--fights")
+    rows = [_ticks_row(count, seconds, seed) for count in counts]
+    rows += [row for count in counts if count > 1 for row in _faces_rows(count, seconds, seed)]
     rows += _start_rows() if start else []
     print_report("world", rows, ("numba", "numpy"), as_json)
 
@@ -43,6 +48,22 @@ def _ticks_row(num_fights: int, seconds: float, seed: int) -> Row:
     _tick(world)  # compiles the rules if they are not in the cache
     case = Case("random legal actions", num_fights, 2 * num_fights, lambda: _tick(world))
     return make_row(case.name, case.n, take_turn(case, seconds), bytes_per_fight=world.nbytes_per_fight)
+
+
+def _faces_rows(count: int, seconds: float, seed: int) -> list[Row]:
+    import gymnasium as gym
+    import numpy as np
+
+    from sb3_pvp.envs import NhVecEnv
+
+    ours, theirs = NhVecEnv(count, seed=seed), gym.make_vec("sb3_pvp:NhEnv", count)
+    ours.reset(), theirs.reset(seed=seed)
+    idle = np.zeros(theirs.action_space.shape or (), np.int64)
+    cases = [
+        Case("NhVecEnv", count, count, lambda: ours.step(idle)),
+        Case("gymnasium.make_vec", count, count, lambda: theirs.step(idle), "NhVecEnv"),
+    ]
+    return measure(cases, seconds)
 
 
 def _tick(world: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,16 @@ _COMMAND = re.compile(r"^(?:pip install|python) ", re.MULTILINE)
 
 def render_page() -> str:
     """Returns the Markdown page of all examples."""
-    return "\n".join([INTRODUCTION, *(line for path in sorted(EXAMPLES.glob("*.py")) for line in _section(path))])
+    programs = [*sorted(EXAMPLES.glob("*.py")), EXAMPLES / "browser/make_page.py"]
+    return "\n".join([INTRODUCTION, *_notebooks(), *(line for path in programs for line in _section(path))])
+
+
+def _notebooks() -> Iterator[str]:
+    yield from ("", "## Notebooks", "", "In `examples/notebooks`, with their pictures:", "")
+    for path in sorted(EXAMPLES.glob("notebooks/*.ipynb")):
+        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
+        about = first.split("\n\n")[1].replace("\n", " ")
+        yield f"* `{path.name}`: {about}"
 
 
 def _section(path: Path) -> Iterator[str]:

@@ -171,7 +171,9 @@ def intervals(runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         # As `rliable.metrics.aggregate_iqm`, for all evaluations at once.
         return np.asarray(trim_mean(found.reshape(-1, count), 0.25, axis=0))
 
-    means, bounds = library.get_interval_estimates({"": matrix}, middle, reps=REPEATS)
+    means, bounds = library.get_interval_estimates(
+        {"": matrix}, middle, reps=REPEATS, random_state=np.random.RandomState(0)
+    )
     return np.array(shares), np.stack([means[""], *bounds[""]])
 
 

@@ -6,17 +6,20 @@ import shutil
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch as th
+from filelock import FileLock, Timeout
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
 from benchmarks import json_lines
@@ -83,6 +86,7 @@ class Learner:
             if (folder / REPLAY).exists():
                 assert isinstance(model, OffPolicyAlgorithm)
                 model.load_replay_buffer(folder / REPLAY)
+            model.set_random_seed(seed + model.num_timesteps)  # not the episodes and numbers of the first part again
             return model
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed before it saved a model
         folder.mkdir(parents=True)
@@ -119,7 +123,7 @@ COMPARISON = {
     "PPO, CartPole": Learner(
         "CartPole", PPO,
         {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
-         "learning_rate": 1e-3, "clip_range": 0.2}, 8,
+         "learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}, 8,
     ),
     "DQN, CartPole": Learner(
         "CartPole", DQN,
@@ -208,7 +212,7 @@ def evaluated(model: BaseAlgorithm, env_id: str) -> float:
 
 
 def run_part(learners: Mapping[str, Learner], seeds: int, out: Path, seconds: float, steps: int) -> None:
-    """Goes on with all runs, one after the other, for so many CPU seconds.
+    """Goes on with all runs, one after the other, for so many CPU seconds; leaves out those that another process makes.
 
     ``steps``: of each run, in place of the task's; 0: those of the task.
     """
@@ -221,9 +225,12 @@ def run_part(learners: Mapping[str, Learner], seeds: int, out: Path, seconds: fl
                 continue
             task, folder = TASKS[learner.task], folder_of(out, name, seed)
             total, every = (steps, max(steps // 10, 1)) if steps else (task.steps, task.every)
-            lines = read_lines(folder)
-            is_done = bool(lines) and lines[-1]["steps"] + every > total
-            if not is_done and time.process_time() < end:
+            if time.process_time() >= end:
+                return
+            out.mkdir(parents=True, exist_ok=True)
+            with suppress(Timeout), FileLock(f"{folder}.lock", timeout=0):
+                if (lines := read_lines(folder)) and lines[-1]["steps"] + every > total:
+                    continue
                 is_new = not (folder / MODEL).exists()
                 model = learner.start(folder, seed)
                 left = max(total - model.num_timesteps, 1)

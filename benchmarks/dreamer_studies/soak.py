@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.dreamer_studies.runs import TASKS
 from benchmarks.json_lines import append_line, read_lines
 from sb3_pvp.callbacks.metric_lines import METRICS
 from sb3_pvp.common.errors import Refusal
@@ -26,6 +27,7 @@ SETTINGS = (
 )  # fmt: skip
 #: The share of a part after which it is warm: all is imported, and all that is kept has been made.
 WARM = 0.2
+_PLAY = TASKS["CartPole"].seconds / 3600  #: Hours of play of a step.
 
 
 def soak_part(out: Path, seconds: float) -> None:
@@ -89,8 +91,8 @@ def growth(samples: list[dict[str, Any]]) -> float:
 
 def soak_table(samples: list[dict[str, Any]]) -> str:
     """Returns a row for each part in Markdown."""
-    rows = [["part", "hours", "CPU hours", "steps", "MB at the start, once warm, at the end", "MB an hour, once warm"]]
-    rows[0] += ["files", "threads", "MB on disk"]
+    columns = "part|hours|CPU hours|steps|hours of play|MB at the start, once warm, at the end|MB an hour, once warm"
+    rows = [f"{columns}|files|threads|MB on disk".split("|")]
     rows.append(["---"] * len(rows[0]))
     for part in sorted({line["part"] for line in samples}):
         own = [line for line in samples if line["part"] == part]
@@ -101,6 +103,7 @@ def soak_table(samples: list[dict[str, Any]]) -> str:
             f"{last['seconds'] / 3600:.2f}",
             f"{last['cpu_s'] / 3600:.2f}",
             f"{last['steps']:,}",
+            f"{_PLAY * last['steps']:.2f}",
             megabytes,
         ]
         row += [f"{growth(own):+.1f}" if len(own) > 4 else "", f"{last['files']}", f"{last['threads']}"]
@@ -114,7 +117,7 @@ def draw_soak(path: Path, samples: list[dict[str, Any]]) -> None:
 
     figure = Figure(figsize=(9, 4.4), layout="constrained")
     memory = figure.subplots()
-    disk, before = memory.twinx(), 0.0
+    disk, before, cpu = memory.twinx(), 0.0, 0.0
     for part in sorted({line["part"] for line in samples}):
         own = [line for line in samples if line["part"] == part]
         hours = [before + line["seconds"] / 3600 for line in own]
@@ -122,13 +125,15 @@ def draw_soak(path: Path, samples: list[dict[str, Any]]) -> None:
         memory.plot(hours, [line["megabytes"] for line in own], color="C0", label=labels[0])
         disk.plot(hours, [line["disk_megabytes"] for line in own], color="C1", linewidth=0.9, label=labels[1])
         memory.axvline(before, color="k", linewidth=0.5, linestyle=":")
-        before = hours[-1]
+        before, cpu = hours[-1], cpu + own[-1]["cpu_s"]
     memory.set(xlabel="hours", ylabel="megabytes of memory", ylim=(0, None))
     disk.set(ylabel="megabytes on disk", ylim=(0, None))
     memory.grid(alpha=0.3)
     figure.legend(loc="outside upper center", ncols=2, fontsize=9)
     last = samples[-1]
     memory.set_title(
-        f"{last['steps']:,} steps of CartPole-v1, {last['steps'] * 0.02 / 3600:.2f} hours of play", fontsize=10
+        f"{last['steps']:,} steps of CartPole-v1, {_PLAY * last['steps']:.2f} hours of play, "
+        f"{cpu / 3600:.2f} CPU hours",
+        fontsize=10,
     )
     figure.savefig(path, dpi=110)

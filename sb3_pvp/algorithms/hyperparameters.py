@@ -20,7 +20,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
 from sb3_pvp.common.arguments import AT_LEAST_0, AT_LEAST_1, MAPPING, POSITIVE, Kind
-from sb3_pvp.common.errors import arguments_of, require_all_known
+from sb3_pvp.common.errors import arguments_of, require_all_known, require_known
 from sb3_pvp.common.schedules import Schedule, parse_schedule
 from sb3_pvp.common.user_modules import importing_here
 
@@ -95,6 +95,36 @@ def value_at(name: str, given: Any, trained_rollouts: int = 0) -> Any:
     elif given is None if name == "batch_size" else name in _OF_PROGRESS and callable(given):
         return given
     return kind.read(name, value)
+
+
+def check_hyperparams(
+    hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str, env_arguments: Iterable[str]
+) -> None:
+    """Checks those of a run in a game of this package, as far as that needs no environment.
+
+    ``env_arguments`` are known names of ``env_kwargs``. Raises `ValueError` for the first error.
+    """
+    check_names(hyperparams, algorithm)
+    for name in ("n_timesteps", "policy"):
+        if hyperparams.get(name) is None:
+            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
+    if hyperparams.get("frame_stack") is not None:
+        raise ValueError(
+            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
+        )
+    normalize = hyperparams.get("normalize")  # true, or arguments of VecNormalize
+    try:
+        normalize = eval(normalize, {}) if isinstance(normalize, str) else normalize
+    except Exception as error:  # the expression may raise anything
+        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
+    if normalize and (not isinstance(normalize, Mapping) or normalize.get("norm_obs", True)):
+        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
+    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
+    require_all_known(f"argument of {env_id}", env_kwargs or (), env_arguments)
+    check_settings(hyperparams)
+    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
+    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
+        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})
 
 
 def check_names(hyperparams: Iterable[str], algorithm: type[BaseAlgorithm]) -> None:

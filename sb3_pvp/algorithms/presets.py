@@ -35,6 +35,8 @@ from sb3_pvp.policies.files.shipped import data_folders
 #: a preset: with the environment's name here, and with the algorithm's name before it there.
 ALGO = "maskable_ppo"
 OTHER_ALGOS = ("mapoca",)
+#: Algorithms of rl-zoo3 whose models are no players here.
+STOCK_ALGOS = ("ars", "crossq", "ddpg", "ppo_lstm", "sac", "td3", "tqc", "trpo")
 OURS = " and ".join((ALGO, *OTHER_ALGOS))  #: In words.
 #: Special keys: the presets to import, the algorithm, and the hyperparameters of environments that are not in the file.
 IMPORT, NAMED_ALGO, DEFAULT = "import", "algo", "default"
@@ -58,7 +60,7 @@ class Preset:
         """The name of its algorithm; raises `ValueError` if its file names an unknown one."""
         block = _read(self.path).get(self.env_id)
         if isinstance(block, dict) and NAMED_ALGO in block:
-            require_known("algorithm", block[NAMED_ALGO], {ALGO, *OTHER_ALGOS, *installed(ALGORITHMS)})
+            require_known("algorithm", block[NAMED_ALGO], {ALGO, *OTHER_ALGOS, *STOCK_ALGOS, *installed(ALGORITHMS)})
             return str(block[NAMED_ALGO])
         return self.path.stem if self.path.stem in OTHER_ALGOS else ALGO
 

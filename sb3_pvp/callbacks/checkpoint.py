@@ -13,7 +13,8 @@ import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.callbacks.base import PvpCallback, Scheduled, check_same_run, learner, path_in_run, trained_rollouts
-from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, PositiveInt, checked
+from sb3_pvp.callbacks.replay_and_statistics import off_policy, remove_beside, save_beside
+from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, Positive, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
 from sb3_pvp.game.contract import agents_per_seat
 from sb3_pvp.players.league import LEARNER, Player, file_name, player_of_file
@@ -21,6 +22,8 @@ from sb3_pvp.policies.files.model_files import strip
 
 #: The folder for checkpoints in the run folder.
 CHECKPOINTS = "checkpoints"
+#: Seconds that saving may take at each rollout of an algorithm that resumes exactly, whose rollouts are long.
+_SHORT = 1.0
 
 
 class MaskableCheckpointCallback(PvpCallback):
@@ -28,13 +31,14 @@ class MaskableCheckpointCallback(PvpCallback):
 
     Files are named ``main_STEPS_steps.zip``, like those of SB3's ``CheckpointCallback`` (self-play.md §10 #2), and
     written atomically. `PvpPPO` resumes exactly from the newest one, while older ones are only needed to act. List this
-    callback first, so that a checkpoint holds the state in which the others start the rollout.
+    callback first, so that a checkpoint holds the state in which the others start the rollout. Beside the file of an
+    algorithm of SB3 are its statistics of ``VecNormalize``, and beside the newest one its replay.
 
     Args:
         save_freq: rollouts between checkpoints, a number or a schedule.
         keep: number of newest files to keep; ``None``: all.
         keep_spaced: number of older files to keep as well, about evenly spaced over the steps.
-        strip_optimizer: remove the optimiser state, and all else that only training needs, from older files.
+        strip_optimizer: remove what only training needs from older files: the optimiser state, the replay, and more.
         directory: for the files; default: ``checkpoints`` in the run folder.
         verbose: 1: print each saved file.
         interval: steps between checkpoints, in place of ``save_freq``: saves at the first rollout behind each multiple.
@@ -42,6 +46,8 @@ class MaskableCheckpointCallback(PvpCallback):
         onnx: `finish` also writes what acts as ONNX graphs.
         behavior: also keep ``run_logs/training_status.json`` in the run folder, as Unity's ML-Agents does, with this
             name for the learner; see `sb3_pvp.callbacks.training_status`.
+        max_share: in place of ``save_freq``: saves as often as takes at most this share of the time, such as 0.05; but
+            at every rollout of an algorithm that resumes exactly, as long as that takes less than a second.
     """
 
     @checked
@@ -57,13 +63,17 @@ class MaskableCheckpointCallback(PvpCallback):
         even: Flag = False,
         onnx: Flag = False,
         behavior: str | None = None,
+        max_share: Positive | None = None,
     ) -> None:
         super().__init__(verbose)
         if even and keep is None:
             raise ValueError("even divides a run by the number of checkpoints: set keep as well")
-        if (even or interval is not None) and save_freq != 1:
-            raise ValueError("interval and even stand in place of save_freq: leave that out")
+        if (even or interval is not None or max_share is not None) and save_freq != 1:
+            raise ValueError("interval, even and max_share stand in place of save_freq: leave that out")
+        if max_share is not None and (even or interval is not None):
+            raise ValueError("max_share stands in place of interval and even: leave one of them out")
         self._interval, self._even, self._onnx, self._behavior = interval, even, onnx, behavior
+        self._max_share, self._waits_until = max_share, 0.0
         self._save_freq = Scheduled("save_freq", save_freq, AT_LEAST_1)
         self._keep, self._keep_spaced = keep, keep_spaced
         self._strip_optimizer, self._directory = strip_optimizer, directory
@@ -84,7 +94,17 @@ class MaskableCheckpointCallback(PvpCallback):
         if self._is_due():
             self._save()
 
+    def _on_step(self) -> bool:
+        return True  # episodes do not matter, of which ARS says nothing
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether a file of the model has all that training needs, so that it resumes exactly."""
+        return hasattr(self.model, "training_state")
+
     def _is_due(self) -> bool:
+        if self._max_share is not None:
+            return time.monotonic() >= self._waits_until
         if self._interval is None:
             return self._save_freq.is_due(self._last_saved, self._rollout)
         return self._learner.age // self._interval > self._last_steps // self._interval
@@ -95,15 +115,17 @@ class MaskableCheckpointCallback(PvpCallback):
     def _on_training_end(self) -> None:
         # Also called after an interruption, and possibly twice: by SB3 and by the experiment manager's cleanup.
         finished = trained_rollouts(self.model)
-        if finished != self._rollout:
+        if finished != self._rollout or (not self._is_whole and off_policy(self.model) is not None):
             self._rollout, self._learner = finished, learner(self.model)
         elif not self._is_sampling:
             return  # interrupted between two gradient steps: training cannot be resumed from such a model
-        if self._last_saved != self._rollout:
+        if (self._last_saved, self._last_steps) != (self._rollout, self._learner.age):
             self._save()
 
     def _save(self) -> None:
-        path = self._folder / file_name(self._learner)
+        path, began = self._folder / file_name(self._learner), time.monotonic()
+        if not self._is_whole:
+            save_beside(self.model, path)
         with replacing(path) as partial:
             self.model.save(partial)
         self._last_saved, self._last_steps = self._rollout, self._learner.age
@@ -121,6 +143,11 @@ class MaskableCheckpointCallback(PvpCallback):
             elif self._strip_optimizer and player == old[-1]:  # the newest until now; earlier ones are stripped already
                 with contextlib.suppress(FileNotFoundError):  # it may be deleted at any time
                     strip(path)
+        if not self._is_whole:
+            remove_beside(self._folder / file_name(self._learner), keep_replays=not self._strip_optimizer)
+        took = (now := time.monotonic()) - began
+        if self._max_share is not None and (took > _SHORT or not self._is_whole):
+            self._waits_until = now + took / self._max_share
         if self._behavior is not None:
             self._write_status(self._behavior)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +83,17 @@ class MetricLinesCallback(PvpCallback):
         if "episode" in info:  # of SB3's Monitor
             score = {"episode/score": float(info["episode"]["r"]), "episode/length": int(info["episode"]["l"])}
             self._scores.append({_STEP: self.num_timesteps} | score)
-        for name, value in info.get(LOGGED, {}).items():
-            if isinstance(value, np.ndarray):
+        logged = info.get(LOGGED)  # which environments that know nothing of log keys may use for anything
+        for name, value in logged.items() if isinstance(logged, Mapping) else ():
+            if isinstance(value, np.ndarray) and value.ndim == 4 and value.dtype == np.uint8:
                 log_video(self.logger, name, gif(value), self.num_timesteps)
-            else:
-                self.logger.record_mean(name, value)
+            elif isinstance(value, Real):
+                self.logger.record_mean(name, float(value))
 
     def _on_training_end(self) -> None:
-        # Also called after an interruption, and possibly twice.
+        # Also called after an interruption, possibly twice, and by rl-zoo3 even if the training has not begun.
+        if not hasattr(self, "_metrics"):
+            return
         if self._metrics in self.logger.output_formats:
             self.logger.output_formats.remove(self._metrics)
         self._metrics.close()

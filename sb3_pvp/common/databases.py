@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sb3_pvp.common.errors import without_password
+from sb3_pvp.common.errors import extra, without_password
 
 # A stop may come while a connection is closed: it is raised again, so its traceback is no news.
 logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
@@ -35,7 +35,12 @@ def shown_address(path: str | Path) -> str:
 
 
 def postgresql_url(address: str) -> sa.URL:
-    """Returns the URL of a database, for our driver; `ValueError` where a password would be read as a host."""
+    """Returns the URL of a database, for our driver; `ValueError` where a password would be read as a host.
+
+    Raises `MissingExtra` without the driver.
+    """
+    with extra("postgres", "PostgreSQL databases"):
+        import psycopg  # noqa: F401
     url = sa.make_url(address).set(drivername="postgresql+psycopg")
     if "@" in (url.host or ""):
         raise ValueError(f"an @ in the password of {without_password(address)} must be written as %40")

@@ -30,8 +30,9 @@ class _Loader(yaml.SafeLoader):
         return root
 
 
-# YAML 1.1, which PyYAML reads, takes a number such as 3e-4 for a text.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), [*"-+0123456789"])
+# YAML 1.1, which PyYAML reads, takes numbers such as 3e-4 and 1.1e6 for texts.
+_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"-+0123456789"])
 
 
 def parse_yaml(text: str) -> Any:

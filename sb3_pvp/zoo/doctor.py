@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sb3_pvp.common.errors import DISTRIBUTION, missing, of_checkout, one_line
 
 #: Below these, in bytes: a run, its replay and its checkpoints may not fit; worker processes share too little.
 _LEAST_DISK, _LEAST_SHARED = 2 << 30, 64 << 20
+_MISSING = " is missing"
 _LEAST_FILES = 1024  #: Each connection of a server is an open file.
 _GROUPS = ("sb3_pvp.games", "sb3_pvp.algorithms", "sb3_pvp.commands")
 
@@ -84,48 +85,48 @@ def _packages() -> Iterator[Finding]:
         return
     found = [Requirement(each) for each in requires(DISTRIBUTION) or ()]
     needed = [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
-    wrong = []
-    for each in needed:
-        try:
-            installed = version(each.name)
-        except PackageNotFoundError:
-            wrong.append(f"{each.name} is missing")
-            continue
-        if not each.specifier.contains(installed, prereleases=True):
-            wrong.append(f"{each.name} {installed} is not {each.specifier}")
+    wrong = [misfit for each in needed if (misfit := _misfit(each))]
     fine = ", ".join(f"{name} {version(name)}" for name in ("torch", "stable-baselines3") if not wrong)
     advice = f"pip install --upgrade {DISTRIBUTION}" if wrong else ""
     yield Finding("packages", "; ".join(wrong) or f"all {len(needed)} fit: {fine}, …", advice, is_error=bool(wrong))
 
 
 def _extras() -> Iterator[Finding]:
-    """Says which optional parts are there; what is missing is no fault."""
+    """Says which optional parts are there; what is missing, or of another version, is no fault."""
     try:
         from packaging.requirements import Requirement
     except ModuleNotFoundError:
         return
-    parts: dict[str, list[str]] = {}
-    for each in map(Requirement, requires(DISTRIBUTION) or ()):
-        if each.marker and not each.marker.evaluate({"extra": ""}) and each.name != DISTRIBUTION:
-            for extra in _named_extras(str(each.marker)):
-                parts.setdefault(extra, []).append(each.name)
-    there = {extra: all(map(_is_there, names)) for extra, names in parts.items()}
-    present = [extra for extra, is_present in there.items() if is_present]
-    lacking = [extra for extra, is_present in there.items() if not is_present]
+    found = [Requirement(each) for each in requires(DISTRIBUTION) or ()]
+    optional = [each for each in found if each.marker and not each.marker.evaluate({"extra": ""})]
+    names = metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    wrong = {name: [misfit for each in _installed_by(name, optional) if (misfit := _misfit(each))] for name in names}
+    present, lacking = ([name for name in names if bool(wrong[name]) is lacks] for lacks in (False, True))
+    others = [misfit for name in lacking for misfit in wrong[name] if not misfit.endswith(_MISSING)]
+    said = "".join(f"; {each}" for each in dict.fromkeys(others))
     hint = f"; pip install '{DISTRIBUTION}[{lacking[0]}]' and so on for: {', '.join(lacking)}" if lacking else ""
-    yield Finding("extras", (", ".join(present) or "none") + hint)
+    yield Finding("extras", (", ".join(present) or "none") + said + hint)
 
 
-def _named_extras(marker: str) -> list[str]:
-    return [part.split("'")[1] for part in marker.replace('"', "'").split("extra ==")[1:]]
+def _installed_by(extra: str, optional: list[Any]) -> Iterator[Any]:
+    """Yields what an extra installs with this Python, also by other extras."""
+    for each in optional:
+        if each.marker.evaluate({"extra": extra}):
+            if each.name == DISTRIBUTION:
+                for other in each.extras:
+                    yield from _installed_by(other, optional)
+            else:
+                yield each
 
 
-def _is_there(name: str) -> bool:
+def _misfit(requirement: Any) -> str:
+    """Returns what is wrong with the package of a requirement, nothing if it fits."""
     try:
-        version(name)
+        installed = version(requirement.name)
     except PackageNotFoundError:
-        return False
-    return True
+        return f"{requirement.name}{_MISSING}"
+    is_fit = requirement.specifier.contains(installed, prereleases=True)
+    return "" if is_fit else f"{requirement.name} {installed} is not {requirement.specifier}"
 
 
 def _entry_points() -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -20,19 +21,21 @@ from sb3_pvp.common.errors import Refusal, refusals
 class Domain:
     """Environments whose ids begin with one of ``prefixes``.
 
-    ``packages`` are those of its extra; importing ``module`` registers the environments with Gymnasium.
+    ``packages`` are those of its extra; importing ``module`` registers the environments with Gymnasium. There are
+    packages for Python ``below`` a version only.
     """
 
     prefixes: tuple[str, ...]
     packages: tuple[str, ...]
     module: str
+    below: tuple[int, int] = (4, 0)
 
 
 #: By the name of the extra.
 DOMAINS = {
     "atari": Domain(("ALE/",), ("ale_py", "cv2"), "ale_py"),
     "crafter": Domain(("Crafter",), ("crafter",), "sb3_pvp.zoo.crafter_env"),
-    "dmc": Domain(("dm_control/",), ("dm_control", "shimmy"), "shimmy"),
+    "dmc": Domain(("dm_control/",), ("dm_control", "shimmy"), "shimmy", (3, 13)),
     "minigrid": Domain(("MiniGrid-", "BabyAI-"), ("minigrid",), "minigrid"),
     "vizdoom": Domain(("Vizdoom",), ("vizdoom",), "vizdoom.gymnasium_wrapper"),
 }
@@ -45,6 +48,9 @@ def register_domain(env_id: str) -> None:
     """
     for extra, domain in DOMAINS.items():
         if env_id.startswith(domain.prefixes):
+            if sys.version_info >= domain.below and any(find_spec(each) is None for each in domain.packages):
+                major, minor = domain.below
+                raise Refusal(f"{env_id} needs Python below {major}.{minor}: its packages are for no later one")
             require_packages(extra, *domain.packages)
             with refusals(ImportError, about=f"{domain.module} cannot be imported"):
                 importlib.import_module(domain.module)

@@ -11,7 +11,7 @@ import sys
 import time
 from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -33,15 +33,17 @@ from sb3_pvp.common.errors import (
     unknown_name,
     without_passwords,
 )
+from sb3_pvp.common.plain_yaml import parse_yaml
 from sb3_pvp.common.stop_signals import STOPPED, interrupts, stopping
 from sb3_pvp.common.user_modules import importing_here
-from sb3_pvp.game import HOME_GAME, register_game, unversioned
+from sb3_pvp.game import HOME_GAME, WorldError, register_game, unversioned
 from sb3_pvp.zoo.domains import register_domain, require_packages
 from sb3_pvp.zoo.patches import replaced
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
+    from sb3_pvp.zoo.configs import Resolved
     from sb3_pvp.zoo.manager import PvpExperimentManager
 
 #: The least values of options that rl-zoo3 does not check.
@@ -130,16 +132,19 @@ def train(
         import torch
         from stable_baselines3.common.utils import set_random_seed
 
+        from sb3_pvp.zoo.configs import resolved_file
         from sb3_pvp.zoo.manager import PvpExperimentManager
 
-        given = _parse_training(arguments)
+        given, found = _parse_training(arguments)
         given.seed = given.seed if given.seed >= 0 else secrets.randbelow(2**32 - 1)
         set_random_seed(given.seed)
         if given.num_threads > 0:
             torch.set_num_threads(given.num_threads)
         print(f"{'=' * 10} {given.env} {'=' * 10}\nSeed: {given.seed}")
-        experiment = PvpExperimentManager.from_options(given)
-        if (made := experiment.setup_experiment()) is None:
+        with resolved_file(found, given, arguments) if found else nullcontext():
+            experiment = PvpExperimentManager.from_options(given)
+            made = experiment.setup_experiment()
+        if made is None:
             experiment.hyperparameters_optimization()
             return None
         if begin is not None:
@@ -189,13 +194,14 @@ def _command(name: str, arguments: list[str] | None) -> Iterator[list[str]]:
     except Exception as error:
         full = no_space(error)  # whatever else followed from it
         machine = full or (error if isinstance(error, OSError) else None)
-        is_refusal = isinstance(error, (Refusal, TrainingInterrupted, DependencyNotInstalled))
+        has_failed = full or isinstance(error, (TrainingInterrupted, WorldError))
+        is_refusal = has_failed or isinstance(error, (Refusal, DependencyNotInstalled))
         if sys.flags.dev_mode or not (machine or is_refusal):  # PYTHONDEVMODE=1: with traceback
             raise
         text = refusal_of(machine) if machine else str(error)
         text += "; with --resume a training goes on from its newest checkpoint" if full else ""
         print(f"{name}: error: {' '.join(text.split())}", file=sys.stderr)
-        sys.exit(1 if full or isinstance(error, TrainingInterrupted) else 2)
+        sys.exit(1 if has_failed else 2)
     except KeyboardInterrupt as error:
         # From the manager, with a message and the options to continue; or a plain one.
         text, *options = error.args or ("stopped",)
@@ -255,10 +261,11 @@ class _Parser(ArgumentParser):
             ) from error
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Does as argparse does; with ``--configs``, options that it does not know are those of `_merged`."""
+        """Does as argparse does; with ``--configs``, options that it does not know are hyperparameters."""
         given, others = self.parse_known_args(args, namespace)
         if others and not getattr(given, "configs", None):
-            self.error(f"unrecognized arguments: {' '.join(others)}")
+            hint = "; --configs takes hyperparameters as options, and -params as NAME:VALUE"
+            self.error(f"unrecognized arguments: {' '.join(others)}{hint if 'configs' in given else ''}")
         return given
 
     def error(self, message: str) -> NoReturn:
@@ -302,8 +309,9 @@ def _training_parser() -> ArgumentParser:
     add("--logdir", metavar="DIR", help=folder)
     for kind in ("sum", "mean", "max", "video"):
         what = f"Keys of observations named log_... of which the {kind} of an episode is logged: a regular expression."
-        add(f"--log-keys-{kind}", metavar="REGEX", help=what)
-    add("--log-zeros", action="store_true", help="Also log such keys where they are always zero.")
+        add(f"--log-keys-{kind}", f"--run.log_keys_{kind}", metavar="REGEX", help=what)
+    zeros: dict[str, Any] = {"nargs": "?", "const": True, "default": False, "type": parse_yaml, "metavar": "True"}
+    add("--log-zeros", "--run.log_zeros", help="Also log such keys where they are always zero.", **zeros)
     actors = "Processes that play beside learning: a number, 0 for none, or auto for one per core"
     # The algorithm refuses what is neither a number nor auto.
     number_or_word: Any = lambda text: int(text) if text.isdigit() else text  # noqa: E731
@@ -328,20 +336,25 @@ def own_options() -> list[Action]:
     return [option for group in groups for option in group._group_actions]
 
 
-def _parse_training(arguments: list[str]) -> Namespace:
-    """Parses and checks rl-zoo3's options of ``train`` together with ours."""
+def _parse_training(arguments: list[str]) -> tuple[Namespace, Resolved | None]:
+    """Parses and checks rl-zoo3's options of ``train`` together with ours; returns also what ``--configs`` come to."""
     from rl_zoo3 import ALGOS
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_SAMPLER
     from sb3_contrib import MaskablePPO
 
+    from sb3_pvp.zoo.configs import resolve_options
     from sb3_pvp.zoo.runs.resume import model_of_run
 
     parser = _training_parser()
     now = time.strftime("%Y%m%dT%H%M%S")
     arguments = [word.replace("{timestamp}", now) for word in arguments]
     given = parser.parse_args(arguments)
+    found = None
     if given.configs is not None:
-        given = _merged(parser, given, arguments)
+        if given.preset is not None or given.mlagents is not None:
+            raise Refusal("--configs take the place of --preset and --mlagents: name a preset among them")
+        found = resolve_options(parser, arguments)
+        given = parser.parse_args(arguments)
     if given.mlagents is not None:
         given.preset = _imported_preset(parser, given, arguments)
     if given.preset is not None:
@@ -380,27 +393,7 @@ def _parse_training(arguments: list[str]) -> Namespace:
         given.trained_agent = model_of_run(given.initialize_from)
     if given.trained_agent:
         given.trained_agent = _initial_model(given.trained_agent, Path(given.log_folder))
-    return given
-
-
-def _merged(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> Namespace:
-    """Parses options again, with what ``--configs`` come to as defaults; writes that beside the run, and prints it."""
-    from sb3_pvp.zoo.configs import resolve
-
-    if given.preset is not None or given.mlagents is not None:
-        raise Refusal("--configs take the place of --preset and --mlagents: name a preset among them")
-    usual = {name: parser.get_default(name) for name in ("algo", "env", "conf_file")}
-    parser.set_defaults(algo=None, env=None, conf_file=None)
-    typed, options = parser.parse_known_args(arguments)
-    parser.set_defaults(**usual)
-    with refusals():
-        found = resolve(typed.configs, typed.algo, typed.env, typed.conf_file, options)
-        folder = Path(given.logdir or Path(given.log_folder, "-".join(Path(name).stem for name in typed.configs)))
-        path = folder.with_name(f"{folder.name}.yml")
-        path = found.write(path, command_line("train", *without_passwords(arguments)))
-    print(f"Configuration: {path}\n{path.read_text(encoding='utf-8')}")
-    parser.set_defaults(algo=found.algo, env=found.env_id, conf_file=str(path))
-    return parser.parse_args(arguments)
+    return given, found
 
 
 def _imported_preset(parser: ArgumentParser, given: Namespace, arguments: list[str]) -> str:

@@ -11,7 +11,6 @@ import sys
 import uuid
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
 from itertools import count
@@ -27,6 +26,7 @@ from rl_zoo3 import ALGOS, exp_manager
 from rl_zoo3.utils import get_latest_run_id
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
+from sb3_contrib.common.vec_env import AsyncEval
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import EvalCallback, ProgressBarCallback
 from stable_baselines3.common.monitor import Monitor
@@ -34,7 +34,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms import presets
 from sb3_pvp.algorithms.actors import room_for_actors, use_ray
-from sb3_pvp.algorithms.hyperparameters import RAW_OBSERVATIONS, WRAPPERS, check_names, check_settings, policy_class_in
+from sb3_pvp.algorithms.hyperparameters import check_hyperparams
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.algorithms.ppo.actor_choice import AUTO_ACTORS
 from sb3_pvp.algorithms.presets import hyperparams_in, hyperparams_path, is_ours, with_current_names, with_nested
@@ -46,15 +46,8 @@ from sb3_pvp.callbacks import (
 )
 from sb3_pvp.callbacks.base import learner
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
-from sb3_pvp.common.arguments import MAPPING
-from sb3_pvp.common.errors import (
-    Refusal,
-    refusals,
-    require_all_known,
-    require_known,
-    without_password,
-    without_passwords,
-)
+from sb3_pvp.callbacks.replay_and_statistics import load_replay, load_statistics
+from sb3_pvp.common.errors import Refusal, refusals, without_password, without_passwords
 from sb3_pvp.common.stop_signals import drop_lost_outputs, uninterrupted
 from sb3_pvp.envs import PvpVecEnv
 from sb3_pvp.envs.log_keys import LogKeysWrapper, LogPatterns
@@ -63,7 +56,7 @@ from sb3_pvp.players.league import file_name
 from sb3_pvp.players.league.league import LEAGUE, league_of
 from sb3_pvp.zoo.domains import is_real_time
 from sb3_pvp.zoo.patches import replaced
-from sb3_pvp.zoo.runs.changes import apply_changes, start_over
+from sb3_pvp.zoo.runs.changes import apply_changes, check_networks, start_over
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     LOCK,
@@ -94,6 +87,8 @@ _COSTLY_EVALUATION = 5, 1
 #: Default steps between evaluations, as in rl-zoo3, and most evaluations of a run in an embedded world: where fights
 #: are long, 64 have as many steps as all training in between.
 _EVAL_FREQ, _MOST_EVALUATIONS = 25_000, 100
+#: What games of this package take as ``env_kwargs``.
+_ENV_ARGUMENTS = (*(field.name for field in fields(FightSettings)), "render_mode")
 #: Arguments of rl-zoo3's experiment manager that are options of another name.
 _OPTIONS = {
     "env_id": "env",
@@ -174,7 +169,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             fights, num_parallel = _COSTLY_EVALUATION
             eval_freq = _EVAL_FREQ if self._is_ours or not is_real_time(self.env_name.gym_id) else -1
             if self._is_ours:
-                check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id)
+                check_hyperparams(hyperparams, ALGOS[self.algo], self.env_name.gym_id, _ENV_ARGUMENTS)
                 if self.optimize_hyperparameters:  # what is impossible would show in the first trial only
                     self._try(hyperparams.get("env_kwargs"))
                 played = self._complete(self._eval_env_kwargs_args or hyperparams.get("env_kwargs"))
@@ -200,8 +195,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         group = "atari" if self._is_atari else presets.DEFAULT
         block = hyperparams_in(self.config, self.env_name.gym_id, group) | (self.custom_hyperparams or {})
         block = with_current_names(with_nested(block))
-        if self.env_kwargs and "env_kwargs" in block:
-            if dropped := [name for name in block["env_kwargs"] or () if name not in self.env_kwargs]:
+        if self.env_kwargs:
+            if dropped := [name for name in block.get("env_kwargs") or () if name not in self.env_kwargs]:
                 self._warning = (
                     f"warning: --env-kwargs replaces all env_kwargs of the preset, and drops its {', '.join(dropped)}; "
                     'to keep them use -params "env_kwargs.NAME:VALUE"\n'
@@ -214,7 +209,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         config = yaml.dump(saved_hyperparams)  # as in rl-zoo3's config.yml
         n_timesteps = self._steps_of(saved_hyperparams)
         given = wanted, Path(self.log_path), self.env_name, config, n_timesteps, self.trained_agent
-        run = choose_run(*given, may_differ=getattr(self.args, "changed", False))
+        run = choose_run(*given, getattr(self.args, "changed", False), self.algo)
         if run is None:
             print(f"No run to resume in {self.log_path}: starting a new one")
             return
@@ -241,13 +236,17 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             self.eval_env_kwargs = self.env_kwargs
         if self._stopped_run:  # append to the monitor files of the run
             self.monitor_kwargs = {**self.monitor_kwargs, "override_existing": False}
-        if self._is_ours:
-            return processed
-        hyperparams, env_wrapper, *others = processed
         given = {kind: getattr(self.args, f"log_keys_{kind}", None) for kind in ("sum", "mean", "max", "video")}
         patterns = {kind: pattern for kind, pattern in given.items() if pattern is not None}
-        log_keys = LogKeysWrapper(LogPatterns(**patterns, zeros=getattr(self.args, "log_zeros", False)), env_wrapper)
-        return hyperparams, log_keys, *others
+        log_keys = LogPatterns(**patterns, zeros=getattr(self.args, "log_zeros", False))
+        if self._is_ours:
+            if log_keys != LogPatterns():
+                raise Refusal(
+                    "games of this package have no observations named log_...: leave out --log-keys-... and -zeros"
+                )
+            return processed
+        hyperparams, env_wrapper, *others = processed
+        return hyperparams, LogKeysWrapper(log_keys, env_wrapper), *others
 
     def setup_experiment(self) -> Any:
         """Creates the model and everything it needs for training; if that fails, it leaves no folder behind."""
@@ -264,7 +263,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 with suppress(OSError):
                     os.removedirs(self.log_path)  # the log folder too, if it is empty
             # What a wrapper or a policy raises for arguments that it does not have, or of the wrong type.
-            if self._is_ours and isinstance(error, (ImportError, AttributeError, AssertionError, TypeError)):
+            of_settings = ImportError, AttributeError, AssertionError, TypeError
+            is_unknown = isinstance(error, TypeError) and "unexpected keyword argument" in str(error)
+            if is_unknown or (self._is_ours and isinstance(error, of_settings)):
                 raise Refusal(f"impossible hyperparameters: {error}") from error
             raise
 
@@ -301,7 +302,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         if (self._resume or self._logdir) and not any(
             isinstance(each, MaskableCheckpointCallback) for each in self.callbacks
         ):
-            self.callbacks.insert(0, MaskableCheckpointCallback(keep=2))
+            self.callbacks.insert(0, MaskableCheckpointCallback(keep=2, max_share=0.05))
         if not any(isinstance(each, MetricLinesCallback) for each in self.callbacks):
             self.callbacks.insert(0, MetricLinesCallback())
         # The base class looks up the classes that it makes in its module.
@@ -328,6 +329,16 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         with replaced(exp_manager, make_vec_env=self._make_vec_env):
             return super().create_envs(n_envs, eval_env, no_log)
 
+    def _maybe_normalize(self, env: VecEnv, eval_env: bool) -> VecEnv:
+        if hasattr(ALGOS[self.algo], "training_state"):  # a model of it has all in its file
+            return super()._maybe_normalize(env, eval_env)
+        if (normalized := load_statistics(self.trained_agent, env, eval_env)) is not None:
+            return normalized
+        if self.normalize and self._stopped_run and not eval_env:
+            lacking = f"the statistics of VecNormalize begin anew: there are none beside {self.trained_agent}"
+            warnings.warn(lacking, RuntimeWarning, stacklevel=2)
+        return super()._maybe_normalize(env, eval_env)
+
     def _complete(self, env_kwargs: dict[str, Any] | None) -> dict[str, Any]:
         return complete_env_kwargs(self.env_name.gym_id, env_kwargs)
 
@@ -351,7 +362,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
 
     def _load_pretrained_agent(self, hyperparams: dict[str, Any], env: VecEnv) -> BaseAlgorithm:
         if self._stopped_run is None:
+            given = {**hyperparams}  # without which the base class leaves them
             model = super()._load_pretrained_agent(hyperparams, env)
+            check_networks(model, given)
             vars(model).pop("training_state", None)  # a new run starts new episodes
             if self._starts_over:
                 start_over(model)
@@ -359,6 +372,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
         settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
         model = ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
+        if not hasattr(model, "training_state"):
+            load_replay(model, self._stopped_run.checkpoint)
         if self._stopped_run.changes:
             apply_changes(model, hyperparams, self._stopped_run.changes)
         return model
@@ -382,17 +397,8 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         `TrainingInterrupted` if a server or the process of an environment is gone, and `Refusal` for settings, such as
         those of callbacks, that turn out to be invalid before the first step.
         """
-        if self.algo == "ars":
-            super().learn(model)  # which also sets up ARS's pool of worker processes
-            return
         vars(model)["run_folder"] = self.save_path  # where callbacks put their files, see `path_in_run`
         run, stopped = Path(self.save_path), self._stopped_run
-        if not stopped:
-            model.save(run / INITIAL_MODEL)
-            league = league_of(Path(self.trained_agent)) if self.continue_training and not self._starts_over else None
-            if league is not None:
-                with self._refusals():
-                    copy_league(league, run / LEAGUE, model)
         if self._num_actors and isinstance(model, PvpPPO):
             use_ray(model, self._num_actors, self.args.num_cpus_per_actor)
         n_timesteps = self.n_timesteps
@@ -401,6 +407,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         keywords: dict[str, Any] = {}
         if self.log_interval != -1:  # as in the base class; -2 disables logging
             keywords["log_interval"] = self.log_interval if self.log_interval > -1 else None
+        if self.algo == "ars" and self.n_envs > 1:  # which plays in processes of its own, as in the base class
+            envs = [lambda: self.create_envs(1, no_log=True)] * self.n_envs
+            keywords["async_eval"] = AsyncEval(envs, model.policy)
 
         def save() -> None:
             (run / UNFINISHED).touch()
@@ -409,7 +418,9 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         callbacks = RunCallbacks(self.callbacks, save)
         with callbacks.deferring():  # also until the checkpoint is saved: there may be a second signal
             try:
-                with running(run):
+                with running(run):  # before anything is written that another process may need
+                    if not stopped:
+                        self._save_beginning(model, run)
                     model.learn(
                         n_timesteps,
                         callbacks,
@@ -445,6 +456,13 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 with suppress(EOFError, ConnectionError, *([KeyboardInterrupt] if self._was_stopped else [])):
                     model.env.close()  # type: ignore[union-attr]
 
+    def _save_beginning(self, model: BaseAlgorithm, run: Path) -> None:
+        """Saves the model with which a run begins, and the league that comes with it."""
+        model.save(run / INITIAL_MODEL)
+        league = league_of(Path(self.trained_agent)) if self.continue_training and not self._starts_over else None
+        if league is not None:
+            copy_league(league, run / LEAGUE, model)
+
     def save_trained_model(self, model: BaseAlgorithm) -> None:
         """Saves the model as the base class does, and logs it to W&B if the run is tracked.
 
@@ -467,29 +485,3 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                 raise KeyboardInterrupt(f"stopped; resume after {run.steps} steps with", "--resume", self.save_path)
             model_file = f"{self.save_path}/{self.env_name}.zip"
             raise KeyboardInterrupt("stopped; start a new run from its model with", "-i", model_file)
-
-
-def check_hyperparams(hyperparams: Mapping[str, Any], algorithm: type[BaseAlgorithm], env_id: str) -> None:
-    """Checks names, and values as far as that needs no environment; raises `ValueError` for the first error."""
-    check_names(hyperparams, algorithm)
-    for name in ("n_timesteps", "policy"):
-        if hyperparams.get(name) is None:
-            raise ValueError(f"the hyperparameters for {env_id} have no {name}: begin with import: {env_id}")
-    if hyperparams.get("frame_stack") is not None:
-        raise ValueError(
-            'frame_stack would stack masks too; to stack observations, use -params "env_kwargs.frame_ages:[0, 1]"'
-        )
-    normalize = hyperparams.get("normalize")  # true, or arguments of VecNormalize
-    try:
-        normalize = eval(normalize, {}) if isinstance(normalize, str) else normalize
-    except Exception as error:  # the expression may raise anything
-        raise ValueError(f"normalize must be arguments of VecNormalize, or Python for them: {error}") from error
-    if normalize and (not isinstance(normalize, Mapping) or normalize.get("norm_obs", True)):
-        raise ValueError(f"normalize{RAW_OBSERVATIONS}")
-    MAPPING.check(env_kwargs=(env_kwargs := hyperparams.get("env_kwargs")))
-    known = [*(field.name for field in fields(FightSettings)), "render_mode"]
-    require_all_known(f"argument of {env_id}", env_kwargs or (), known)
-    check_settings(hyperparams)
-    # A wrapper may make another space of the Dict of our observations, which these two policies cannot read.
-    if policy_class_in(hyperparams["policy"]) is None and not any(hyperparams.get(name) for name in WRAPPERS):
-        require_known("policy", hyperparams["policy"], {*algorithm.policy_aliases} - {"MlpPolicy", "CnnPolicy"})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from filelock import FileLock
 from matplotlib.image import imread
 from stable_baselines3 import PPO
 
@@ -115,6 +116,26 @@ def test_a_run_that_is_killed_while_it_saves_keeps_what_it_had(tmp_path: Path, m
     assert [(tmp_path / "run" / name).read_bytes() for name in names] == before
 
 
+def test_a_run_of_another_process_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "EPISODES", 2)
+    learners = {"small": SMALL, "other": SMALL}
+    with FileLock(f"{folder_of(tmp_path, 'small', 0)}.lock"):
+        runs.run_part(learners, 1, tmp_path, 60, 20)
+    assert not runs.read_lines(folder_of(tmp_path, "small", 0))
+    assert runs.read_lines(folder_of(tmp_path, "other", 0))[-1]["steps"] >= 18
+
+
+def test_a_later_part_has_other_episodes(tmp_path: Path) -> None:
+    learner, begun = COMPARISON["PPO, CartPole"], []
+    for _ in range(2):
+        model = learner.start(tmp_path / "run", 0)
+        assert model.env
+        begun.append(np.asarray(model.env.reset()))
+        model.num_timesteps += 100
+        model.save(tmp_path / "run" / runs.MODEL)
+    assert not np.isin(begun[1], begun[0]).any()
+
+
 def test_runs_of_two_seeds_have_no_episodes_in_common(tmp_path: Path) -> None:
     models = [COMPARISON["PPO, CartPole"].start(tmp_path / str(seed), seed) for seed in range(3)]
     begun = np.concatenate([np.asarray(model.env.reset()) for model in models if model.env])
@@ -197,7 +218,10 @@ def test_memory_is_flat_if_it_does_not_grow_once_warm(tmp_path: Path) -> None:
     flat, leak = samples(0, [100.0, 300.0, *[400.0] * 8]), samples(1, [400.0 + i for i in range(10)])
     assert growth(flat) == pytest.approx(0, abs=1e-6) and growth(leak) == pytest.approx(10)
     text = soak_table(flat + leak)
-    assert "| 0 | 0.90 | 0.00 | 1,000 | 100, 400, 400 | " in text and "| 400, 402, 409 | +10.0 | 9 | 2 | 5 |" in text
+    assert (
+        "| 0 | 0.90 | 0.00 | 1,000 | 0.01 | 100, 400, 400 | " in text
+        and "| 400, 402, 409 | +10.0 | 9 | 2 | 5 |" in text
+    )
     draw_soak(tmp_path / "soak.png", flat + leak)
     assert imread(tmp_path / "soak.png").std() > 0
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logged import remember
 from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_pvp import PvpPPO
@@ -157,11 +158,54 @@ def test_the_interval_goes_on_when_a_run_is_resumed(tmp_path: Path) -> None:
         ({"even": True}, "set keep as well"),
         ({"interval": 4, "save_freq": 2}, "leave that out"),
         ({"interval": 0}, "interval must be a positive integer"),
+        ({"interval": 4, "max_share": 0.1}, "in place of interval and even"),
+        ({"save_freq": 4, "max_share": 0.1}, "leave that out"),
+        ({"max_share": 0}, "max_share must be"),
     ],
 )
 def test_impossible_intervals_are_refused(arguments: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         MaskableCheckpointCallback(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "seconds", "expected"),
+    [
+        (DQN, 2, [0, 20, 40, 60]),  # of 0 to 60, one step a second: every 20 s after the end of the last one
+        (DQN, 0.01, [*range(61)]),
+        (PvpPPO, 0.5, [0, 1, 2, 3, 4]),
+        (PvpPPO, 2, [0, 2, 4]),
+    ],
+)
+def test_saving_takes_a_share_of_the_time(
+    algorithm: Any, seconds: float, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any
+    now, save = 0.0, algorithm.save
+
+    class Clock(BaseCallback):
+        def _on_step(self) -> bool:
+            nonlocal now
+            now += 1
+            return True
+
+    def slowly(*arguments: Any, **keywords: Any) -> None:
+        nonlocal now
+        now += seconds
+        save(*arguments, **keywords)
+
+    monkeypatch.setattr(algorithm, "save", slowly)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    if algorithm is DQN:
+        # It learns after each step, from the tenth on.
+        model = DQN("MlpPolicy", "CartPole-v1", learning_starts=10, train_freq=1, buffer_size=100, device="cpu")
+        model.run_folder = tmp_path
+    else:
+        model = new_model(tmp_path)
+    steps = 60 if algorithm is DQN else 4 * ROLLOUT
+    model.learn(steps, callback=[MaskableCheckpointCallback(max_share=0.1), Clock()])
+    saved = [player.age for player in checkpoints(tmp_path / "checkpoints")]
+    assert saved == ([each * ROLLOUT for each in expected] if algorithm is PvpPPO else expected)
 
 
 def test_graph_and_status_of_a_model_without_agents(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ def without(modules: str, code: str) -> subprocess.CompletedProcess[str]:
             'arenas need sqlalchemy: pip install "sb3-pvp[arena]"',
             marks=pytest.mark.slow,
         ),
+        (
+            "psycopg",
+            "arena init arena --store postgresql://a@127.0.0.1/b",
+            'PostgreSQL databases need psycopg: pip install "sb3-pvp[postgres]"',
+        ),
         ("PIL", "stream NhEnv --to video", 'streams need PIL: pip install "sb3-pvp[screen]"'),
         ("mss", "stream :77 --to video", 'streams of displays need mss: pip install "sb3-pvp[screen]"'),
         (
@@ -84,6 +89,19 @@ def test_a_missing_extra_is_one_line(
     done = without(module, f"from sb3_pvp.cli import main\nmain({command.split()!r})")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert done.stderr.rstrip().endswith(f"error: {line}")
+
+
+@pytest.mark.parametrize("game", ["NhEnv", "SoccerTwos-v0", "ChessPvP-v0"])
+def test_a_viewer_that_draws_says_what_it_lacks(game: str) -> None:
+    code = (
+        "from sb3_pvp.game import find_game, make_world\n"
+        f"world = make_world(find_game({game!r}), 'sim', num_fights=1)\n"
+        "world.reset()\n"
+        f"viewer = find_game({game!r}).viewer\n"
+        "viewer.picture(viewer.scene(world, 0, ('a', 'b')))\n"
+    )
+    said = without("pygame", code).stderr.splitlines()[-1]
+    assert said.endswith('MissingExtra: pictures need pygame: pip install "sb3-pvp[render]"')
 
 
 def test_a_bare_install_plays_fights_and_evaluates() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from sb3_pvp import DreamerV3, zoo
 from sb3_pvp.callbacks import MetricLinesCallback
 from sb3_pvp.callbacks.videos import gif
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs.log_keys import LogKeys, LogKeysWrapper, LogPatterns
 
 
@@ -73,8 +75,14 @@ def test_figures_of_an_episode() -> None:
         "log_video/image",
     }
     assert figures(zeros=True, video="image")["log_max/never"] == 0
+    assert figures(sum="log_step", max="log/", video="log_image").keys() & {"log_sum/step", "log_max/pair"}
+    assert "log_max/step" not in figures(max="log/pair")
     with pytest.raises(ValueError, match="no regular expression"):
         figures(sum="(")
+    with pytest.raises(ValueError, match="sum of log keys 'stepp' matches none .* there are: log/pair, .*log_step"):
+        figures(sum="stepp")
+    with pytest.raises(ValueError, match="video of log keys 'step' .* there are: log_image"):
+        figures(video="step")
 
 
 def test_videos_are_of_some_episodes() -> None:
@@ -111,6 +119,8 @@ def test_it_is_an_environment() -> None:
         check_env(LogKeys(Logging()), skip_render_check=True)
     plain = gym.make("CartPole-v1")
     assert LogKeysWrapper()(plain) is plain, "one without such keys stays as it is"
+    with pytest.raises(Refusal, match="has no observations named log_"):
+        LogKeysWrapper(LogPatterns(sum="step"))(plain)
 
     class Blind(Logging):
         observation_space = spaces.Dict({"log_step": spaces.Box(0, 9, (), np.float32)})
@@ -142,12 +152,40 @@ def test_they_are_logged_and_not_learnt_from(tmp_path: Path, algorithm: Any) -> 
 def test_rl_zoo3_runs_wrap_what_needs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gym.register("Logging-v0", Logging)
     given = ["--algo", "ppo", "--env", "Logging-v0", "--eval-freq", "-1", "--verbose", "0", "--log-interval", "1"]
-    given += ["--logdir", str(tmp_path / "run"), "-n", "64", "--num-threads", "1", "--log-keys-sum", "step"]
+    given += ["--logdir", str(tmp_path / "run"), "-n", "64", "--num-threads", "1"]
+    given += ["--run.log_keys_sum", "log_step", "--run.log_zeros", "True"]  # as the original spells them
     config = tmp_path / "ppo.yml"
     config.write_text("Logging-v0: {n_timesteps: 64, policy: MultiInputPolicy, n_steps: 32, batch_size: 32}\n")
     zoo.train([*given, "-conf", str(config)])
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["log_sum/step"] == 15 and "log_sum/pair" not in lines[-1] and lines[-1]["log_mean/pair"] == 5
+    assert lines[-1]["log_max/never"] == 0
     with pytest.raises(SystemExit, match="2"):
         zoo.train([*given, "--log-keys-max", "("])
     assert "--log-keys-max takes a regular expression" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        zoo.train(["--env", "NhEnv", "-n", "64", "--log-keys-sum", "x", "-f", str(tmp_path / "logs")])
+    assert "games of this package have no observations named log_" in capsys.readouterr().err
+    # Watched as it was trained: the agent does not see these keys.
+    shutil.copytree(tmp_path / "run", tmp_path / "logs/ppo/Logging-v0_1")
+    zoo.enjoy(["--algo", "ppo", "--env", "Logging-v0", "-f", str(tmp_path / "logs"), "-n", "12", "--no-render"])
+
+
+class Talking(gym.Wrapper[Any, Any, Any, Any]):
+    """Has other things than figures where `LogKeys` puts them."""
+
+    talk: Any = None
+
+    def step(self, action: Any) -> Any:
+        *others, info = self.env.step(action)
+        return *others, info | {"log": self.talk}
+
+
+@pytest.mark.parametrize("talk", ["a text", ["a", "list"], {"text": "x", "row": np.zeros(3), "kept": np.float32(2)}])
+def test_what_else_environments_may_say_there_does_no_harm(talk: Any, tmp_path: Path) -> None:
+    Talking.talk = talk
+    model = PPO("MlpPolicy", Talking(gym.make("CartPole-v1")), n_steps=64, batch_size=64, n_epochs=1, device="cpu")
+    model.run_folder = tmp_path  # type: ignore[attr-defined]
+    model.learn(64, MetricLinesCallback())
+    (line,) = [json.loads(each) for each in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert line.get("kept") == (2 if isinstance(talk, dict) else None) and not {"text", "row"} & {*line}

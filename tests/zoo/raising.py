@@ -1,4 +1,4 @@
-"""A callback and an environment that raise, for tests of what becomes of their errors."""
+"""A callback and environments that raise, for tests of what becomes of their errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import gymnasium as gym
 from stable_baselines3.common.callbacks import BaseCallback
+
+from sb3_pvp.game import WorldError
 
 ERRORS = {error.__name__: error for error in (ValueError, FileNotFoundError, TypeError)}
 
@@ -47,4 +49,26 @@ class RaisingEnv(gym.Wrapper[Any, Any, Any, Any]):
         self.steps_left -= 1
         if not self.steps_left:
             raise ValueError("wrong")
+        return self.env.step(action)
+
+
+class LostWorld(gym.Wrapper[Any, Any, Any, Any]):
+    """Loses its world at this moment: ``make``, ``reset`` or ``step``, there in the third one of an odd first seed."""
+
+    def __init__(self, env: gym.Env[Any, Any], at: str, error: str = "WorldError") -> None:
+        super().__init__(env)
+        self.at, self.steps = at, 0
+        if at == "make":
+            raise ERRORS.get(error, WorldError)("the world\nis gone")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self.at == "reset":
+            raise WorldError("the world\nis gone")
+        self.is_odd = seed % 2 == 1 if seed is not None else self.is_odd
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        if self.at == "step" and self.steps == 3 and self.is_odd:
+            raise WorldError("the world\nis gone")
         return self.env.step(action)

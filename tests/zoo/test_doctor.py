@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
+from email.message import Message
+from importlib.metadata import version
 from pathlib import Path
 
 import numba
@@ -62,13 +64,19 @@ def test_what_is_broken_is_one_finding_among_the_others(tmp_path: Path, monkeypa
 
 def test_packages_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs = ["numpy<1", "no-such-package>=2", "torch", 'pytest>=8; extra == "test"', 'chess; extra == "nowhere"']
-    needs.append('no-such-package; extra == "lacking"')
+    needs += ['no-such-package; extra == "lacking"', 'numpy>=99; extra == "old"', 'sb3-pvp[old,test]; extra == "both"']
+    needs += ['no-such-package; python_version < "3" and extra == "nowhere"']
+    about = Message()
+    for extra in ("test", "nowhere", "lacking", "old", "both"):
+        about["Provides-Extra"] = extra
     monkeypatch.setattr(doctor, "requires", lambda name: needs)
+    monkeypatch.setattr(doctor, "metadata", lambda name: about)
     packages = found("packages", tmp_path)
     assert packages.state == "error" and packages.advice == "pip install --upgrade sb3-pvp"
     assert packages.found.startswith("numpy ") and packages.found.endswith("is not <1; no-such-package is missing")
     extras = found("extras", tmp_path)
-    assert extras.found == "test, nowhere; pip install 'sb3-pvp[lacking]' and so on for: lacking"
+    assert extras.found.startswith(f"test, nowhere; numpy {version('numpy')} is")
+    assert extras.found.endswith(" is not >=99; pip install 'sb3-pvp[lacking]' and so on for: lacking, old, both")
     assert extras.state == "ok"
 
 

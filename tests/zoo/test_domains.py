@@ -51,6 +51,13 @@ def test_the_preset_of_an_extra_learns(extra: str, tmp_path: Path, monkeypatch: 
     assert scores and all(np.isfinite(line["episode/score"]) for line in scores)
 
 
+def test_a_python_that_is_too_new_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "find_spec", lambda name: None)
+    monkeypatch.setattr(domains.sys, "version_info", (3, 13, 1))
+    with pytest.raises(Refusal, match="needs Python below 3.13"):
+        register_domain("dm_control/cartpole-balance-v0")
+
+
 @pytest.mark.parametrize("extra", DOMAINS)
 def test_what_is_missing_is_one_line_with_the_command(
     extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -270,9 +270,14 @@ def test_arguments_of_the_preset_are_not_dropped_without_a_word(
     assert capsys.readouterr().err == ""
 
 
-def test_environments_of_others_are_their_own_business(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="gama"):
-        zoo.train(["--algo", "ppo", "--env", "CartPole-v1", "-n", "32", "-f", str(tmp_path), "-params", "gama:0.9"])
+def test_environments_of_others_are_their_own_business(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--algo", "ppo", "--env", "CartPole-v1", "-n", "32", "-f", str(tmp_path / "logs"), "-params"]
+    with pytest.raises(TypeError):
+        zoo.train([*words, "batch_size:'x'"])
+    with pytest.raises(SystemExit, match="2"):  # but for what is surely a typo
+        zoo.train([*words, "gama:0.9"])
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "error" in each]
+    assert "unexpected keyword argument 'gama'" in line and not (tmp_path / "logs").exists()
 
 
 def test_nested_names_change_a_copy() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import from_plain
+from sb3_pvp.common.errors import extra
 from sb3_pvp.game import Control, ControlGroup, Outcome
 from sb3_pvp.games.chess.layout import CONTRACT, SQUARES
 
@@ -70,8 +71,9 @@ class ChessViewer:
         return "\n".join([first, *rows, files, f"{scene.move}, {state}" if scene.move else state])
 
     def picture(self, scene: ChessScene) -> NDArray[np.uint8]:
-        """Returns the board, uint8 ``(512, 512, 3)``, pieces as letters; needs pygame."""
-        import pygame  # here: it is an optional dependency
+        """Returns the board, uint8 ``(512, 512, 3)``, pieces as letters; `MissingExtra` without pygame."""
+        with extra("render", "pictures"):
+            import pygame  # here: it is an optional dependency
 
         pygame.font.init()
         font, surface = pygame.font.Font(None, 56), pygame.Surface((512, 512))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import from_plain
+from sb3_pvp.common.errors import extra
 from sb3_pvp.game import ControlGroup, Drill, SeenFight, World
 from sb3_pvp.games.osrs.controls import CONTROLS, action_at, idle_actions
 from sb3_pvp.games.osrs.drills import DRILLS
@@ -99,8 +100,9 @@ class OsrsViewer:
         return with_choices(scene, chosen, masks)
 
     def picture(self, scene: Scene) -> NDArray[np.uint8]:
-        """Returns the picture, uint8 ``(640, 960, 3)``; needs pygame."""
-        from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array  # here: pygame is an optional dependency
+        """Returns the picture, uint8 ``(640, 960, 3)``; `MissingExtra` without pygame."""
+        with extra("render", "pictures"):  # here: pygame is an optional dependency
+            from sb3_pvp.games.osrs.rendering.picture.drawing import scene_array
 
         return scene_array(scene)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_pvp.common.arguments import from_plain
+from sb3_pvp.common.errors import extra
 from sb3_pvp.game import Control, ControlGroup, Outcome
 from sb3_pvp.games.soccer.layout import BRANCHES, TAGS, Layout
 from sb3_pvp.games.soccer.pitch import AGENT_RADIUS, BALL_RADIUS, BOXES, GOAL_LINE, RAY_LENGTH, STEP
@@ -110,8 +111,9 @@ class SoccerViewer:
         return "\n".join([f"{scene.seconds:.1f} s, {teams}: {scene.outcome}", *("".join(row).rstrip() for row in rows)])
 
     def picture(self, scene: SoccerScene) -> NDArray[np.uint8]:
-        """Returns the pitch from above, uint8 ``(450, 925, 3)``; needs pygame."""
-        import pygame  # here: it is an optional dependency
+        """Returns the pitch from above, uint8 ``(450, 925, 3)``; `MissingExtra` without pygame."""
+        with extra("render", "pictures"):
+            import pygame  # here: it is an optional dependency
 
         scale, size = 2 * _SCALE, (37 * _SCALE, 18 * _SCALE)
         surface = pygame.Surface((37 * scale, 18 * scale))  # twice as large, for smooth edges

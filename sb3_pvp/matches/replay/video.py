@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sb3_pvp.common.atomic_files import replacing
-from sb3_pvp.common.errors import Refusal, extra
+from sb3_pvp.common.errors import Refusal
 from sb3_pvp.envs.renderer import RENDER_FPS
 from sb3_pvp.game import find_game
 from sb3_pvp.game.viewer import draws_pictures
@@ -20,15 +21,13 @@ _EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # as H.264 asks for
 def write_video(recording: Recording, path: str | Path) -> None:
     """Writes a fight as MP4, atomically, two ticks a second, as the game's viewer draws them.
 
-    Raises `Refusal` without ffmpeg, without pygame (the extra ``render``), and if the game's recordings are texts.
+    Raises `Refusal` without an ffmpeg that can, without pygame (the extra ``render``), and if recordings are texts.
     """
     if (program := shutil.which("ffmpeg")) is None:
         raise Refusal("videos need ffmpeg: apt-get install ffmpeg")
     viewer: Any = find_game(recording.game or recording.contract).viewer
     if isinstance(recording.moments[0].scene, TextScene) or not draws_pictures(viewer):
         raise Refusal(f"recordings of {recording.game or recording.contract} have no pictures, only texts")
-    with extra("render", "videos"):
-        import pygame  # noqa: F401
     pictures = (viewer.picture(_scene(viewer, moment)) for moment in recording.moments)
     first = next(pictures)
     height, width, _ = first.shape
@@ -36,12 +35,13 @@ def write_video(recording: Recording, path: str | Path) -> None:
     made = f"-vf {_EVEN} -c:v libx264 -pix_fmt yuv420p -movflags +faststart -f mp4"
     with replacing(Path(path)) as partial:
         command = [program, *given.split(), *made.split(), str(partial)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        # One that breaks off has said why.
+        with suppress(BrokenPipeError), subprocess.Popen(command, stdin=subprocess.PIPE) as process:
             assert process.stdin is not None
             for picture in (first, *pictures):
                 process.stdin.write(picture.tobytes())
         if process.returncode:
-            raise RuntimeError(f"ffmpeg ended with {process.returncode}")
+            raise Refusal(f"ffmpeg ended with {process.returncode}: videos need one with libx264")
 
 
 def _scene(viewer: Any, moment: Moment) -> Any:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch as th
@@ -117,6 +117,7 @@ class Description(BaseModel):
 
     model_config = _STRICT
 
+    algorithm: ClassVar[str] = "MaskablePPO"  #: Of the policy's class.
     policy: Literal["AutoregressivePolicy", "MlpPolicy", "MultiInputPolicy"]
     observation: dict[str, Part]  #: In the order of the space; a Box is the part ``"observation"`` alone.
     is_dict: bool  #: Whether the observation space is a Dict.

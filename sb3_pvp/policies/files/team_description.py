@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from gymnasium import spaces
 from pydantic import BaseModel, ConfigDict, Field
@@ -33,6 +33,7 @@ class DescribedAgent(BaseModel):
 class TeamDescription(Description):
     """A policy of MAPOCA in plain values; ``actor`` and ``critic`` are the hidden layers of both."""
 
+    algorithm: ClassVar[str] = "MAPOCA"
     policy: Literal["MAPOCAPolicy"]  # type: ignore[assignment]
     agents: Annotated[tuple[DescribedAgent, ...], Field(min_length=1)]
     numbers: tuple[NonNegativeInt, ...] = ()  #: The positions of the heads that are numbers.

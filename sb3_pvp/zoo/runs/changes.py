@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_pvp.algorithms.hyperparameters import RANGES, is_schedule, value_at
 from sb3_pvp.algorithms.ppo import PvpPPO
@@ -24,6 +28,11 @@ class Change(NamedTuple):
     path: str
     before: str
     now: str
+
+    @property
+    def name(self) -> str:
+        """The hyperparameter that has the setting."""
+        return self.path.partition(".")[0]
 
     def __str__(self) -> str:
         return f"{self.path}: {self.before} -> {self.now}"
@@ -46,6 +55,41 @@ def changes_of_config(before: str, now: str) -> list[Change]:
     return []
 
 
+def fixed_names(changes: Sequence[Change]) -> list[str]:
+    """Returns the hyperparameters among the changed ones that a run cannot be resumed with."""
+    return [
+        each.name
+        for each in changes
+        if each.name not in CHANGEABLE or (each.name in RANGES and each.path == each.name and each.now == _MISSING)
+    ]
+
+
+def check_networks(model: BaseAlgorithm, given: Mapping[str, Any]) -> None:
+    """Checks that a model to begin with has the ``policy`` and ``policy_kwargs`` given, of which it keeps its own.
+
+    Raises `Refusal` if not: the run would be recorded with networks that it does not have. A `PvpPPO` only warns, as
+    fighters with any networks are trained on by any preset.
+    """
+    wanted = {name: _comparable(value) for name, value in (given.get("policy_kwargs") or {}).items()}
+    own = {name: _comparable(model.policy_kwargs.get(name)) for name in wanted}
+    differ = changes_between({"policy_kwargs": own}, {"policy_kwargs": wanted})
+    policy = given["policy"]
+    kind = model._get_policy_from_name(policy) if isinstance(policy, str) else policy
+    if not issubclass(model.policy_class, kind):  # DreamerV3 takes one of its own for fights
+        differ.insert(0, Change("policy", model.policy_class.__name__, kind.__name__))
+    if not differ:
+        return
+    told = "; ".join(map(str, differ))
+    if not isinstance(model, PvpPPO):
+        raise Refusal(f"-i keeps the networks of its model: set the same ones ({told}), or begin without -i")
+    warnings.warn(f"the model keeps its networks, not those of the hyperparameters ({told})", stacklevel=2)
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a value as a file of a model has it: lists for tuples, and names for classes."""
+    return json.loads(json.dumps(value, default=lambda each: getattr(each, "__name__", type(each).__name__)))
+
+
 def apply_changes(model: Any, hyperparams: Mapping[str, Any], changes: Sequence[Change]) -> None:
     """Sets the changed hyperparameters of a loaded `PvpPPO`; raises `Refusal` for other models, and what cannot change.
 
@@ -53,8 +97,8 @@ def apply_changes(model: Any, hyperparams: Mapping[str, Any], changes: Sequence[
     """
     if not isinstance(model, PvpPPO):
         raise Refusal(f"--changed is for --algo {OURS}, not for models of {type(model).__name__}")
-    names = [*dict.fromkeys(change.path.partition(".")[0] for change in changes)]
-    if fixed := [name for name in names if name not in CHANGEABLE or (name in RANGES and name not in hyperparams)]:
+    names = [*dict.fromkeys(change.name for change in changes)]
+    if fixed := fixed_names(changes):
         raise Refusal(
             f"{fixed[0]} cannot change when a run is resumed, only {', '.join(sorted(CHANGEABLE))}: start a new run "
             "from its model with --initialize-from"

@@ -13,7 +13,7 @@ import shutil
 import signal
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalCallback
 
-from sb3_pvp.algorithms.presets import with_current_names
+from sb3_pvp.algorithms.presets import ALGO, OTHER_ALGOS, with_current_names
 from sb3_pvp.callbacks.base import learner, trained_rollouts
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS, MaskableCheckpointCallback
 from sb3_pvp.common.atomic_files import DamagedFile, reading, replacing, skipping_damage, write_atomically
@@ -37,7 +37,8 @@ from sb3_pvp.matches.curves import read_arguments, read_evaluations
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player
 from sb3_pvp.players.league.league import SETTINGS
 from sb3_pvp.policies.files import model_files as weights
-from sb3_pvp.zoo.runs.changes import Change, changes_of_config
+from sb3_pvp.zoo.runs.changes import Change, changes_between, changes_of_config, fixed_names
+from sb3_pvp.zoo.worker_vec_env import ENDED
 
 #: The value of `--resume` without a folder.
 NEWEST = "newest"
@@ -87,17 +88,18 @@ def choose_run(
     n_timesteps: int,
     initial_model: str = "",
     may_differ: bool = False,
+    algo: str = ALGO,
 ) -> StoppedRun | None:
     """Returns the run to resume: that in the folder ``wanted``, or the `NEWEST` one in ``log_path`` that qualifies.
 
-    A run qualifies if it has a checkpoint, the same hyperparameters (``config``: the text of rl-zoo3's ``config.yml``)
-    or, if it ``may_differ``, other ones, the same initial model (given by its path) and less than ``n_timesteps`` own
-    steps, or if it is not over, and is not being trained by another process. Its seed does not matter. Returns ``None``
-    if ``log_path`` has no run of this environment; raises `ResumeError`, with the reasons, if it has runs and none
-    qualifies.
+    A run qualifies if it has a checkpoint, the same algorithm, the same hyperparameters (``config``: the text of
+    rl-zoo3's ``config.yml``) or, if it ``may_differ``, other ones, the same initial model (given by its path) and less
+    than ``n_timesteps`` own steps, or if it is not over, and is not being trained by another process. Its seed does not
+    matter. Returns ``None`` if ``log_path`` has no run of this environment; raises `ResumeError`, with the reasons, if
+    it has runs and none qualifies.
     """
     if wanted != NEWEST:
-        return _resumable_run(Path(wanted), env_name, config, n_timesteps, may_differ)
+        return _resumable_run(Path(wanted), env_name, config, n_timesteps, may_differ, algo)
     name = re.compile(rf"{re.escape(env_name)}_(\d+)(?:_[0-9a-f-]{{36}})?")  # with a UUID after rl-zoo3's --uuid
     numbered = [(int(match[1]), path) for path in log_path.glob("*") if (match := name.fullmatch(path.name))]
     reasons = []
@@ -107,7 +109,7 @@ def choose_run(
         try:
             if not _has_initial_model(folder, env_name, initial_model):
                 raise ResumeError(f"the run in {folder} began with another initial model (-i), or without one")
-            return _resumable_run(folder, env_name, config, n_timesteps, may_differ)
+            return _resumable_run(folder, env_name, config, n_timesteps, may_differ, algo)
         except ResumeError as error:
             reasons.append(str(error))
     if reasons:
@@ -323,7 +325,7 @@ def save_after_error(model: BaseAlgorithm, folder: Path, error: Exception, has_b
     """
     reason = str(error) if isinstance(error, WorldError) else None
     if isinstance(error, (EOFError, ConnectionError)):  # from the pipes of a SubprocVecEnv
-        reason = "the process of an environment has ended (see above for its error, if there was one)"
+        reason = ENDED
     if has_begun or reason is not None:
         model.save(folder / "interrupted_model")
     if reason is None:
@@ -370,11 +372,18 @@ def copy_league(source: Path, target: Path, model: BaseAlgorithm) -> None:
     write_atomically(target / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
 
-def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int, may_differ: bool) -> StoppedRun:
+def _resumable_run(
+    folder: Path, env_name: str, config: str, n_timesteps: int, may_differ: bool, algo: str
+) -> StoppedRun:
     """Returns the run in this folder if it can be resumed, see `choose_run`; raises `ResumeError` if not."""
     saved = folder / env_name / "config.yml"
     if saved.is_file() and is_running(folder):
         raise ResumeError(_IN_USE.format(folder))
+    arguments = read_arguments(folder / env_name / "args.yml")
+    if (trained_by := arguments.get("algo") or algo) != algo:
+        raise ResumeError(
+            f"the run in {folder} began with --algo {trained_by}, not {algo}: use that, or another folder"
+        )
     run = stopped_run(folder)
     if run is None:
         damaged = "".join(f" ({path} is damaged)" for path in checkpoints_in(folder).values())
@@ -383,19 +392,30 @@ def _resumable_run(folder: Path, env_name: str, config: str, n_timesteps: int, m
             hint = f"start a new run from its model with -i {quote(str(model))}"
         raise ResumeError(f"{folder} has no checkpoint to resume from{damaged}: {hint}")
     began = with_current_names(saved.read_text("utf-8", "replace")) if saved.is_file() else ""
-    if began != config:
-        changes = changes_of_config(began, config)
+    changes = changes_of_config(began, config)
+    # How far it goes is no other run; and --env-kwargs were only in args.yml before.
+    same = changes_between({}, {"env_kwargs": arguments["env_kwargs"]} if arguments.get("env_kwargs") else {})
+    differ = [each for each in changes if each not in same and each.name != "n_timesteps"]
+    if began != config and (differ or not changes):
         if not may_differ or not changes:
             told = "".join(f", {change}" for change in changes[:_MAX_REASONS])
             raise ResumeError(
-                f"the run in {folder} began with other hyperparameters ({folder / env_name}{told}): use those, add "
-                f"--changed to go on with the new ones, or start a new run from its model with -i "
-                f"{quote(str(run.checkpoint))}"
+                f"the run in {folder} began with other hyperparameters ({folder / env_name}{told}): use those, "
+                f"{_cure(run, changes, algo)}"
             )
         run = replace(run, changes=tuple(changes))
     if run.finished >= n_timesteps and is_over(folder, env_name, run.steps):
         raise ResumeError(f"the run in {folder} has finished its {run.finished} steps: set more with -n")
     return run
+
+
+def _cure(run: StoppedRun, changes: Sequence[Change], algo: str) -> str:
+    """Returns what can be done with a run whose hyperparameters have changed: only what works with these changes."""
+    goes_on = algo in (ALGO, *OTHER_ALGOS) and changes and not fixed_names(changes)
+    keeps_networks = not any(each.name in ("policy", "policy_kwargs") for each in changes)
+    model = f" from its model with -i {quote(str(run.checkpoint))}," if keeps_networks else ""
+    flag = "add --changed to go on with the new ones, " if goes_on else ""
+    return f"{flag}or start a new run{model} without --resume and in another --logdir"
 
 
 def _has_initial_model(folder: Path, env_name: str, model: str) -> bool:

@@ -13,7 +13,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_pvp.algorithms.presets import ALGO, is_ours
 from sb3_pvp.common.errors import Refusal, extra, refusals
+from sb3_pvp.envs.log_keys import LogKeysWrapper
 from sb3_pvp.matches.curves import CONFIG, Run, read_curves
+from sb3_pvp.zoo.patches import replaced
 from sb3_pvp.zoo.runs.resume import (
     INITIAL_MODEL,
     checkpoints_in,
@@ -32,6 +34,7 @@ with extra("zoo", "saved runs"):
 # rl-zoo3's own functions: this module is imported before `sb3_pvp.zoo.install` replaces them.
 _stock_model_path: Any = utils.get_model_path
 _stock_test_env: Any = utils.create_test_env
+_stock_wrapper_class: Any = utils.get_wrapper_class
 
 
 def get_model_path(
@@ -137,7 +140,7 @@ def create_test_env(
     vec_env_cls: type[VecEnv] | None = None,
     **keywords: Any,
 ) -> VecEnv:
-    """Replaces `rl_zoo3.utils.create_test_env` to create our environments as in training, as a `PvpVecEnv`.
+    """Replaces `rl_zoo3.utils.create_test_env` to create environments as in training: ours as a `PvpVecEnv`.
 
     rl-zoo3 itself ignores the ``env_kwargs`` of a yaml file for videos. Raises `Refusal` for invalid ``env_kwargs``.
     """
@@ -148,6 +151,13 @@ def create_test_env(
         env_kwargs = {**(hyperparams or {}).get("env_kwargs", {}), **(env_kwargs or {})}
         vec_env_cls = vec_env_cls or PvpVecEnv
     keywords |= {"hyperparams": hyperparams, "env_kwargs": env_kwargs, "vec_env_cls": vec_env_cls}
-    with refusals() if ours else nullcontext():
+    made_as_in_training = nullcontext() if ours else replaced(utils, get_wrapper_class=_with_log_keys)
+    with refusals() if ours else nullcontext(), made_as_in_training:
         env: VecEnv = _stock_test_env(env_id, *arguments, **keywords)
         return env
+
+
+def _with_log_keys(hyperparams: dict[str, Any], key: str = "env_wrapper") -> Any:
+    """Does as rl-zoo3's function of the name; its wrapper of environments also takes out what is for the log."""
+    inner = _stock_wrapper_class(hyperparams, key)
+    return LogKeysWrapper(inner=inner) if key == "env_wrapper" else inner

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,8 +93,6 @@ def open_storage(storage: str, must_exist: bool = False) -> tuple[BaseStorage, L
                 return _open_journal(file, must_exist), locks
             url, connect = storage, {"timeout": 60}  # seconds, while another process writes
         elif kind in ("postgresql", "postgres", "postgresql+psycopg"):
-            if find_spec("psycopg") is None:
-                raise Refusal('PostgreSQL needs a driver: pip install "sb3-pvp[postgres]"')
             # With keepalives the server releases the locks of a machine that disappears, after two minutes.
             alive = "-c tcp_keepalives_idle=60 -c tcp_keepalives_interval=20 -c tcp_keepalives_count=3"
             url = postgresql_url(f"postgresql://{place}").render_as_string(hide_password=False)

@@ -37,7 +37,7 @@ from sb3_pvp.common.cores import num_cores
 from sb3_pvp.common.errors import Refusal, TrainingInterrupted, command_line, refusals
 from sb3_pvp.common.stop_signals import uninterrupted
 from sb3_pvp.common.worker_pool import WorkerDied, WorkerPool
-from sb3_pvp.game import contract_of, game_and_contract
+from sb3_pvp.game import WorldError, contract_of, game_and_contract
 from sb3_pvp.matches.evaluation import EvaluationFights
 from sb3_pvp.players.opponents import is_path, make_opponent, opponent_name
 from sb3_pvp.policies.files.model_files import find_file
@@ -176,7 +176,7 @@ class Sweep:
                     again = " (again)" if ATTEMPTS in trial.user_attrs else ""
                     params = ", ".join(f"{name} {value}" for name, value in as_written(trial.params, 4).items())
                     yield f"Trial {trial.number}{again}: {result}, {params}"
-                except TrainingInterrupted:  # not caused by the parameters, which are tried again
+                except (TrainingInterrupted, WorldError):  # not caused by the parameters, which are tried again
                     raise
                 except Exception:
                     # study.tell raises as well if another process has failed this trial in the meantime.

@@ -51,6 +51,17 @@ def test_without_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert [*tmp_path.iterdir()] == []
 
 
+def test_an_ffmpeg_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\nexit 8\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fight = record_fight("scripted", "noop", max_episode_ticks=2)
+    with pytest.raises(Refusal, match="ffmpeg ended with 8: videos need one with libx264"):
+        write_video(fight, tmp_path / "fight.mp4")
+    assert [*tmp_path.iterdir()] == [program]
+
+
 class Drawless(Viewer):
     """Has a page of its own, but draws nothing."""
 

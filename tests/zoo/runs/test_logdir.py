@@ -63,7 +63,7 @@ def test_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "has finished its 192 steps: set more with -n" in refusal(capsys, folder, 192)
     train(folder, 320)
     assert steps_in(folder) == [64, 128, 192, 256, 320] and (folder / METRICS).read_bytes().startswith(began)
-    assert "n_steps: 32 -> 16): use those, add --changed" in refusal(capsys, folder, 999, "n_steps:16")
+    assert "n_steps: 32 -> 16): use those, or start a new" in refusal(capsys, folder, 999, "n_steps:16")
     with running(folder):
         assert "another process is training" in refusal(capsys, folder, 999)
     assert steps_in(folder) == [64, 128, 192, 256, 320], "what is refused changes nothing"

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_pvp import zoo
+from sb3_pvp.algorithms.hyperparameters import check_hyperparams
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.callbacks.self_play import Shares
 from sb3_pvp.common.schedules import parse_schedule
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
-from sb3_pvp.zoo.manager import check_hyperparams
 from sb3_pvp.zoo.sweeps.space import (
     DEFAULT_SPACE,
     Space,
@@ -68,7 +68,7 @@ def test_everything_that_is_drawn_is_allowed(name: str, seed: int, n_envs: int, 
     sample = drawn(seed, space)
     block = hyperparameters(sample, space, base, n_timesteps)
     assert yaml.safe_load(yaml.safe_dump(block)) == block
-    check_hyperparams(block, PvpPPO, zoo.find_preset(name).env_id)
+    check_hyperparams(block, PvpPPO, zoo.find_preset(name).env_id, {*block.get("env_kwargs", {})})
     assert_rollouts_divide(block, sample, n_timesteps)
     assert_shares_are_possible(block)
 
