@@ -67,12 +67,13 @@ def occupied(board: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def chess_by_mouse(moves: int, seed: int) -> Row:
-    """Plays random legal moves against xboard's engine: sees the board, and moves by the mouse.
+    """Plays random legal moves against xboard's engine: sees the board in the observations, and moves by the mouse.
 
     Of the row, ``ticks`` are those of the clock, to compare with ``frames`` and ``dropped``.
     """
     next(_turns(np.random.default_rng(0), read_fen(START)))  # so that nothing is compiled while the time runs
-    rng, env = np.random.default_rng(seed), ScreenEnv("xboard", {"tick": 0.1, "limit": None}, render_mode="rgb_array")
+    # As many pixels as the board has, so that no other picture is needed.
+    rng, env = np.random.default_rng(seed), ScreenEnv("xboard", {"tick": 0.1, "limit": None, "scale": [328, 328]})
     actions = {name: number for number, name in enumerate(env.action_names)}
     counts, ticks, done, games, lags = dict.fromkeys(("frames", "late", "dropped"), 0), 0, 0, 0, list[float]()
     try:
@@ -80,13 +81,13 @@ def chess_by_mouse(moves: int, seed: int) -> Row:
             env.reset(seed=seed + games)
             games, began, info = games + 1, time.monotonic(), dict[str, Any]()
             for action, follows in _turns(rng, read_fen(START)):
-                *_, is_over, _, info = env.step(np.int64(actions[action]))
+                seen, _, is_over, _, info = env.step(np.int64(actions[action]))
                 done += 1
                 lags.append(info["lag"])
                 for _ in range(_PATIENCE):
-                    if is_over or follows(occupied(_shown(env))) or done == moves:
+                    if is_over or follows(occupied(seen)) or done == moves:
                         break
-                    *_, is_over, _, info = env.step(np.int64(0))
+                    seen, _, is_over, _, info = env.step(np.int64(0))
                     lags.append(info["lag"])
                 else:
                     raise RuntimeError(f"{action} was not answered in {_PATIENCE} ticks")
@@ -97,12 +98,6 @@ def chess_by_mouse(moves: int, seed: int) -> Row:
     finally:
         env.close()
     return {"case": "xboard", "displays": 1, "moves": done, "games": games, "ticks": ticks, **counts, **_spread(lags)}
-
-
-def _shown(env: ScreenEnv) -> NDArray[np.uint8]:
-    shown = env.render()
-    assert shown is not None
-    return shown
 
 
 def _turns(rng: np.random.Generator, position: Any) -> Iterator[tuple[str, Any]]:

@@ -1,10 +1,14 @@
-"""``python -m benchmarks screen_learning``: what a model has learnt of a game behind a screen, beside random play."""
+"""``python -m benchmarks screen_learning``: what models have learnt of a game behind a screen, beside random play."""
 
 from __future__ import annotations
 
+import csv
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,85 +21,160 @@ from benchmarks.json_lines import append_line, read_lines
 from benchmarks.report import Row, print_report
 from sb3_pvp import load
 from sb3_pvp.algorithms.presets import presets
-from sb3_pvp.common.errors import Refusal, refusals, require_known
-from sb3_pvp.games.screen import ScreenEnv
-from sb3_pvp.zoo.worker_vec_env import WorkerVecEnv
+from sb3_pvp.cli.usage import use_one_thread
+from sb3_pvp.common.errors import Refusal, one_line, refusals, require_known
+from sb3_pvp.game import WorldError
+from sb3_pvp.games.screen import ScreenEnv, read_screen_game
+from sb3_pvp.zoo.worker_vec_env import ENDED, WorkerVecEnv
 
-RANDOM = "random"
+RANDOM, ALL = "random", "all models"
 REPEATS = 10_000  #: Of the bootstrap.
 
 
 def bench_screen_learning(
-    model: Annotated[Path, typer.Argument(help="The model, by its file.", exists=True, dir_okay=False)],
+    models: Annotated[list[Path], typer.Argument(help="Models, by their files.", exists=True, dir_okay=False)],
     out: Annotated[Path, typer.Option(help="The file of episodes: the same command goes on with it.", dir_okay=False)],
-    preset: Annotated[str, typer.Option(help="The preset of its training, whose game is played.")] = "ScreenGalaga",
+    preset: Annotated[str, typer.Option(help="The preset of their training, whose game is played.")] = "ScreenGalaga",
     episodes: Annotated[int, typer.Option(min=2, help="Episodes of each player.")] = 30,
-    displays: Annotated[int, typer.Option(min=1, help="Displays side by side.")] = 2,
+    displays: Annotated[int | None, typer.Option(min=1, help="Displays side by side; default: as in training.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the actions.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Play episodes of a model, which draws its actions, and of random actions, in turns; compare mean returns.
+    """Play episodes of models, which draw their actions, and of random actions, in turns; compare mean returns.
 
-    Intervals are those of 95 % of a bootstrap over episodes. ``ticks`` is how long an episode is, ``dropped`` the share
-    of them for which there was no frame.
+    ``more`` is by how much a mean return is greater than the random one. Intervals are those of 95 % of a bootstrap
+    over episodes. That of all models together first draws as many models as there are, then episodes of each; it is
+    over the seeds of their trainings, if each has one of its own.
+
+    ``ticks`` is how long an episode is, ``dropped`` the share of them for which there was no frame, ``lost`` how many
+    episodes were under way at a kill or a failure, which are no part of the mean. ``hours`` is the play of the
+    training, ``at most`` what it can have been.
     """
+    use_one_thread()
     with refusals():
         known = {name: each for name, each in presets().items() if each.env_id == "Screen-v0"}
         require_known("preset", preset, known)
-        play(model, out, known[preset].hyperparams()["env_kwargs"], episodes, displays, seed)
-    print_report("screen_learning", compared(read_lines(out), str(model)), ("numpy", "mss"), as_json)
+        hyperparams = known[preset].hyperparams()
+        game = hyperparams["env_kwargs"]
+        players = {RANDOM: preset} | {str(path): sha256(path.read_bytes()).hexdigest()[:16] for path in models}
+        tick = read_screen_game(game["game"], game.get("changes")).tick
+    try:
+        play(players, out, game, episodes, displays or hyperparams["n_envs"], seed)
+    except (EOFError, ConnectionError, WorldError) as error:
+        why = one_line(error) if isinstance(error, WorldError) else ENDED
+        print(f"benchmarks: error: {why}; the same command goes on", file=sys.stderr)
+        raise typer.Exit(1) from None
+    names = [name for name in players if name != RANDOM]
+    rows = compared(read_lines(out), names)
+    for row in rows:
+        row |= hours_of_play(Path(row["case"]), tick) if row["case"] in names else {}
+    print_report("screen_learning", rows, ("numpy", "mss"), as_json)
 
 
-def play(path: Path, out: Path, env_kwargs: Mapping[str, Any], episodes: int, displays: int, seed: int) -> None:
-    """Plays what the file lacks. All episodes that are begun count: the first ones to end would be the short ones."""
-    played = Counter(line["player"] for line in (read_lines(out) if out.exists() else ()))
-    left = {player: episodes - played[player] for player in (RANDOM, str(path))}
+def play(
+    players: Mapping[str, str], out: Path, game: Mapping[str, Any], episodes: int, displays: int, seed: int
+) -> None:
+    """Plays what the file lacks. All episodes that are begun count: the first ones to end would be the short ones.
+
+    ``players`` are models by their files, and `RANDOM`, with what tells them from others of the same name. Raises
+    `Refusal` if the file has episodes of such others.
+    """
+    lines = read_lines(out) if out.exists() else []
+    for line in lines:
+        if (player := line["player"]) in players and line.get("content") != players[player]:
+            raise Refusal(f"{out} has episodes of another model {player}, or another preset: take another --out")
+    played = Counter(line["player"] for line in lines if "return" in line)
+    left = {player: episodes - played[player] for player in players}
+    if lost := sum(("begins" in line) - ("return" in line) for line in lines if line["player"] in players):
+        print(f"{lost} episodes did not come to an end, and are played again", file=sys.stderr)
     if max(left.values()) <= 0:
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    set_random_seed(seed + played.total())
-    rng = np.random.default_rng(seed + played.total())
-    model, env = load(path), VecTransposeImage(WorkerVecEnv([partial(ScreenEnv, **env_kwargs)] * displays))
+    set_random_seed(seed + len(lines))
+    rng, models = np.random.default_rng(seed + len(lines)), {each: load(each) for each in players if each != RANDOM}
+    env = VecTransposeImage(WorkerVecEnv([partial(ScreenEnv, **game)] * displays))
 
     def begin() -> str | None:
         player = max(left, key=lambda each: left[each])
+        if left[player] <= 0:
+            return None
         left[player] -= 1
-        return player if left[player] >= 0 else None
+        append_line(out, {"player": player, "content": players[player], "begins": True})
+        return player
 
     try:
-        players, returns = [begin() for _ in range(displays)], np.zeros(displays)
+        on, returns, states = [begin() for _ in range(displays)], np.zeros(displays), dict[str, Any]()
         seen: Any = env.reset()
-        state, starts = None, np.ones(displays, bool)
-        while any(players):
-            actions, state = model.predict(seen, state, starts, deterministic=False)
-            is_model = np.array(players) == str(path)
-            actions = np.where(is_model, actions, rng.integers(model.action_space.n, size=displays))
+        starts = np.ones(displays, bool)
+        while any(on):
+            actions = rng.integers(env.action_space.n, size=displays)  # type: ignore[attr-defined]
+            for player, model in models.items():
+                if player in on:
+                    own, states[player] = model.predict(seen, states.get(player), starts, deterministic=False)
+                    actions = np.where([each == player for each in on], own, actions)
             seen, rewards, starts, infos = env.step(actions)
             returns += rewards
             for row in np.flatnonzero(starts).tolist():
-                if player := players[row]:
+                if (ended := on[row]) is not None:
                     counts = {name: infos[row][name] for name in ("frames", "late", "dropped")}
-                    append_line(out, {"player": player, "return": round(float(returns[row]), 6)} | counts)
-                returns[row], players[row] = 0.0, begin()
-    except (EOFError, ConnectionError) as error:
-        raise Refusal("a display has failed, see above: the same command goes on") from error
+                    result = {"return": round(float(returns[row]), 6)} | counts
+                    if "failed" in infos[row]:
+                        result, left[ended] = {"failed": infos[row]["failed"]}, left[ended] + 1
+                    append_line(out, {"player": ended, "content": players[ended]} | result)
+                returns[row], on[row] = 0.0, begin()
     finally:
         env.close()
 
 
-def compared(lines: list[dict[str, Any]], model: str) -> list[Row]:
-    """Returns a row for each player, and one for by how much the model's mean return is greater."""
-    rng, rows, means = np.random.default_rng(0), list[Row](), {}
-    for player in (RANDOM, model):
-        own = [line for line in lines if line["player"] == player]
-        returns, ticks = np.array([line["return"] for line in own]), [line["frames"] + line["dropped"] for line in own]
-        means[player] = returns.mean(), rng.choice(returns, (REPEATS, len(own))).mean(axis=1)
-        rows.append(_row(player, *means[player]) | {"episodes": len(own), "ticks": float(np.mean(ticks))})
-        rows[-1]["dropped"] = sum(line["dropped"] for line in own) / sum(ticks)
-    (own_mean, own_means), (mean, others) = means[model], means[RANDOM]
-    return [*rows, _row("difference", own_mean - mean, own_means - others)]
+def compared(lines: Sequence[Mapping[str, Any]], models: Sequence[str]) -> list[Row]:
+    """Returns a row for each player, and one for all models if there are several."""
+    rng, rows = np.random.default_rng(0), list[Row]()
+    ended = {
+        name: [each for each in lines if each["player"] == name and "return" in each] for name in (RANDOM, *models)
+    }
+    begun = Counter(each["player"] for each in lines if "begins" in each)
+    returns = {name: np.array([each["return"] for each in own]) for name, own in ended.items()}
+
+    def drawn(name: str) -> Any:
+        return rng.choice(returns[name], (REPEATS, len(returns[name]))).mean(axis=1)
+
+    mean, means = returns[RANDOM].mean(), drawn(RANDOM)
+    for name, own in ended.items():
+        own_mean, own_means = (mean, means) if name == RANDOM else (returns[name].mean(), drawn(name))
+        rows.append({"case": name} | _interval("return", own_mean, own_means))
+        rows[-1] |= {} if name == RANDOM else _interval("more", own_mean - mean, own_means - means)
+        ticks = [each["frames"] + each["dropped"] for each in own]
+        rows[-1] |= {"episodes": len(own), "lost": begun[name] - len(own), "ticks": float(np.mean(ticks))}
+        rows[-1]["dropped"] = sum(each["dropped"] for each in own) / sum(ticks)
+    if len(models) > 1:
+        places = rng.integers(len(models), size=(len(models), REPEATS))
+        # A model that is drawn twice has other episodes the second time.
+        each_time = [np.choose(place, [drawn(name) for name in models]) for place in places]
+        all_mean, all_means = float(np.mean([returns[name].mean() for name in models])), np.mean(each_time, axis=0)
+        rows.append({"case": ALL} | _interval("return", all_mean, all_means))
+        rows[-1] |= _interval("more", all_mean - mean, all_means - means)
+    return rows
 
 
-def _row(case: str, mean: Any, means: Any) -> Row:
+def _interval(name: str, mean: Any, means: Any) -> Row:
     low, high = np.percentile(means, (2.5, 97.5))
-    return {"case": case, "return": float(mean), "low": float(low), "high": float(high)}
+    return {name: float(mean), f"{name} low": float(low), f"{name} high": float(high)}
+
+
+def hours_of_play(model: Path, tick: float) -> Row:
+    """Returns the hours of play of the run whose monitor files are beside a model, and what they can be at most.
+
+    The first is of episodes that have come to an end. The displays stand still while the model learns: at most they
+    play in all the time of the rollouts, if a run that was never stopped has logged each of these.
+    """
+    files, ticks, found = [*model.parent.glob("*.monitor.csv")], 0, Row()
+    for file in files:
+        for line in csv.DictReader(text for text in file.read_text().splitlines() if not text.startswith("#")):
+            with suppress(KeyError, TypeError, ValueError):  # it was cut off, or another game's
+                ticks += int(line["frames"]) + int(line["dropped"])
+                found["hours"] = ticks * tick / 3600
+    metrics = model.parent / "metrics.jsonl"
+    rollouts = [each for each in (read_lines(metrics) if metrics.exists() else ()) if "rollout/time" in each]
+    if rollouts and [each.get("time/iterations") for each in rollouts] == [*range(1, len(rollouts) + 1)]:
+        found["at most"] = sum(each["rollout/time"] for each in rollouts) * len(files) / 3600
+    return found

@@ -19,9 +19,12 @@ from gymnasium import spaces
 from PIL import Image
 
 from sb3_pvp.cli import main
-from sb3_pvp.matches.stream import PLAYLIST, Broadcast, Shown, drawn, env_shows, probabilities
+from sb3_pvp.games.screen import ScreenEnv
+from sb3_pvp.matches.stream import PLAYLIST, Broadcast, Shown, display_shows, drawn, env_shows, probabilities
 from tests.games.chess.engine_programs import need
+from tests.games.screen.screens import need_display, painter, written
 from tests.paths import ROOT
+from tests.waiting import wait_until
 
 SIZE, RED, BLUE = (320, 180), (200, 30, 40), (30, 40, 200)
 
@@ -57,6 +60,10 @@ def pictures(count: int, color: Any = RED) -> Iterator[Shown]:
 def probed(file: Path | str, *options: str) -> dict[str, Any]:
     line = ["ffprobe", "-loglevel", "error", "-count_frames", "-show_streams", "-of", "json", *options, str(file)]
     return dict(json.loads(subprocess.run(line, capture_output=True, check=True, text=True, timeout=60).stdout))
+
+
+def kinds_in(file: Path) -> list[str]:
+    return sorted(each["codec_name"] for each in probed(file)["streams"])
 
 
 def whole(folder: Path) -> Path:
@@ -95,6 +102,29 @@ def test_an_environment_is_played_with_figures() -> None:
     assert [each["step"] for each in seen] == [1, 2, 3, 4, 1, 2]
     assert seen[3] == {"episode": 1, "step": 4, "reward": 6.0, "lives": 3}
     assert seen[5] == {"episode": 2, "step": 2, "reward": 3.0, "mean reward": 6.0, "lives": 3}
+
+
+def test_a_display_is_shown_and_that_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_display()
+    monkeypatch.setattr("sb3_pvp.matches.stream._AGAIN", 0.01)
+    env = ScreenEnv(written(tmp_path, painter()))
+    try:
+        env.reset()
+        shows = display_shows(env.display.name, 50)
+        first = next(shows).picture
+        assert (first.shape, first[70, 89].max(), first[70, 91].min(), first[70, 111].max()) == (
+            (100, 200, 3),
+            0,
+            255,
+            0,
+        )
+        env.step(np.int64(2))
+        wait_until(lambda: next(shows).picture[70, 111].min() == 255)  # the square goes to the right
+    finally:
+        env.close()
+    wait_until(lambda: isinstance(next(shows).picture, str))
+    assert next(shows).picture == f"the display {env.display.name} is gone, trying again"
+    shows.close()
 
 
 def test_probabilities_have_the_names_of_the_actions() -> None:
@@ -157,6 +187,13 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+def receiver(address: str, file: Path) -> subprocess.Popen[bytes]:
+    """Takes what one sender sends to an address, and writes it to a file."""
+    options = f"-loglevel error -listen 1 -i {address} -c copy -flush_packets 1"
+    line = ["ffmpeg", *options.split(), str(file)]
+    return subprocess.Popen(line, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 @pytest.mark.slow
 def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -169,21 +206,7 @@ def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
 
     def shows() -> Iterator[Shown]:
         for file in received:
-            line = [
-                "ffmpeg",
-                "-loglevel",
-                "error",
-                "-listen",
-                "1",
-                "-i",
-                address,
-                "-c",
-                "copy",
-                "-flush_packets",
-                "1",
-                str(file),
-            ]
-            running.append(subprocess.Popen(line, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            running.append(receiver(address, file))
             before = sender.sent
             for shown in pictures(10**5):
                 yield shown
@@ -199,8 +222,7 @@ def test_an_address_gets_the_video_also_when_its_receiver_comes_back(
             each.kill()
     assert sender.starts >= 2
     for file in received:
-        kinds = [each["codec_name"] for each in probed(file)["streams"]]
-        assert sorted(kinds) == ["aac", "h264"]
+        assert kinds_in(file) == ["aac", "h264"]
     errors = capsys.readouterr().err
     assert "rtmp://127.0.0.1: " in errors and "secret" not in errors
 
@@ -269,3 +291,49 @@ def test_a_killed_command_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
     )
     (video,) = probed(whole(tmp_path))["streams"]
     assert int(video["nb_read_frames"]) >= 20 + 20
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_at_an_address(tmp_path: Path) -> None:
+    import psutil
+
+    need("ffmpeg", "ffprobe")
+    address, files = f"rtmp://127.0.0.1:{free_port()}/app/secret", [tmp_path / f"{number}.flv" for number in range(2)]
+    words = ("NhEnv", "--to", address, "--size", "320x180", "--fps", 10)
+    receivers = [receiver(address, files[0])]
+    try:
+        with subprocess.Popen(command(*words), cwd=ROOT, stderr=subprocess.PIPE) as process:
+            wait_until(lambda: process.poll() is not None or (files[0].exists() and files[0].stat().st_size > 4000))
+            below = psutil.Process(process.pid).children(recursive=True)
+            assert any(each.name() == "ffmpeg" for each in below)
+            process.kill()
+        assert not psutil.wait_procs(below, 30)[1]
+        receivers[0].wait(30)  # for the sender is gone
+        receivers.append(receiver(address, files[1]))
+        done = subprocess.run(command(*words, "--seconds", "8"), capture_output=True, text=True, cwd=ROOT)
+        receivers[1].wait(30)
+    finally:
+        for each in receivers:
+            each.kill()
+            each.wait()
+    assert done.returncode == 0 and re.fullmatch(
+        r"rtmp://127.0.0.1: \d+ pictures, \d+ lost, ffmpeg started \d+ times\n", done.stdout
+    )
+    assert "secret" not in done.stdout + done.stderr
+    assert [kinds_in(file) for file in files] == [["aac", "h264"]] * 2
+
+
+@pytest.mark.slow
+def test_a_display_goes_to_a_folder(tmp_path: Path) -> None:
+    need_display("ffmpeg", "ffprobe")
+    env, video = ScreenEnv(written(tmp_path, painter())), tmp_path / "video"
+    try:
+        env.reset()
+        words = (env.display.name, "--to", video, "--size", "320x180", "--fps", 10, "--seconds", "4")
+        done = subprocess.run(command(*words), capture_output=True, text=True, cwd=ROOT)
+    finally:
+        env.close()
+    assert done.returncode == 0, done.stderr
+    # 200 x 100 pixels are 240 x 120 of 240 x 180, and the square is at 90 to 110 and 60 to 80.
+    frame = frame_of(whole(video), video)
+    assert frame[30 + 84, 120].min() > 200 and frame[30 + 84, 60].max() < 50

@@ -83,7 +83,8 @@ class PvpPPO(MaskablePPO):
     - If the environments have a method ``set_trained_rollouts``, it is called before each rollout.
     - With an `AutoregressivePolicy`, or actors, the critic runs once at the end of a rollout: the local ``values`` that
       SB3 shows to callbacks is ``None``; at ``on_rollout_end`` they are in ``rollout_buffer.values``.
-    - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower.
+    - On the CPU, `learn` uses one thread for layers of up to 256 units: a second one made it 3 to 14 times slower. A
+      policy with convolutions uses all that PyTorch has to learn, and one to act in this process.
 
     Args:
         policy: class of a masked policy, such as `sb3_pvp.policies.AutoregressivePolicy`, or one of SB3's names.
@@ -229,8 +230,13 @@ class PvpPPO(MaskablePPO):
         ]  # gates are one layer
         widths = [part.shape[-1] for name, part in own if name.endswith("bias")]
         is_small = self.device.type == "cpu" and max(widths, default=0) <= MAX_WIDTH_FOR_ONE_THREAD
-        with threads(1 if is_small else th.get_num_threads()):
+        with threads(1 if is_small and not self._convolves else th.get_num_threads()):
             return super().learn(total_timesteps, *args, **kwargs)
+
+    @property
+    def _convolves(self) -> bool:
+        """Whether the CPU computes convolutions, which take so long that more threads pay, whatever their width is."""
+        return self.device.type == "cpu" and any(part.ndim == 4 for part in self.policy.parameters())
 
     def _setup_learn(
         self,
@@ -336,10 +342,12 @@ class PvpPPO(MaskablePPO):
         # SB3's function calls each environment in turn; PvpVecEnv has the masks of all of them at hand.
         get_masks, policy = getattr(env, "action_masks", None) or partial(get_action_masks, env), self.policy
         memory, self._memory_states = RolloutMemory.of_policy(policy, n_steps, env.num_envs, self._last_memory)
+        # A second thread would take time from what plays in other processes, such as displays.
+        acting = 1 if self._convolves else th.get_num_threads()
         for step in range(n_steps):
             obs, action_masks = self._last_obs, get_masks() if use_masking else None
             obs_tensor, is_greedy = obs_as_tensor(obs, self.device), self._draws_greedy()  # type: ignore[arg-type]
-            with th.no_grad():
+            with th.no_grad(), threads(acting):
                 if values_later:
                     values, known = None, memory and memory.before(step, self._last_episode_starts)
                     actions, log_probs = policy.act(obs_tensor, is_greedy, action_masks, None, *filter(None, [known]))  # type: ignore[operator]

@@ -52,6 +52,7 @@ class VirtualDisplay:
         name: such as ``":7"``.
         folder: for the files of the program; it is removed at the end.
         starts: of programs so far; each begins ``output`` anew.
+        errors: what its methods raise when it is gone.
     """
 
     def __init__(self, size: Sequence[int], name: str | None = None) -> None:
@@ -60,6 +61,7 @@ class VirtualDisplay:
             from Xlib import XK, X, display, error
             from Xlib.ext import xtest
         self._x, self._keys, self._xtest, self._errors = X, XK, xtest, (error.XError, error.ConnectionClosedError)
+        self.errors = (*self._errors, mss.ScreenShotError)
         self._server: WatchedProcess | None = None
         self._program: WatchedProcess | None = None
         self._family: list[psutil.Process] | None = None

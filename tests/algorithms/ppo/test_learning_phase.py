@@ -5,9 +5,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch as th
+from gymnasium import spaces
 from ppo_games import GuessingGame, mean_reward
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -46,6 +48,41 @@ def test_small_networks_learn_with_one_thread(width: int, expected: int) -> None
         with pytest.raises(EOFError):
             model.learn(64, watch)
         assert (set(seen), th.get_num_threads()) == ({expected}, 3)
+    finally:
+        th.set_num_threads(before)
+
+
+class Picture(gymnasium.Env[Any, Any]):
+    """A game that is seen as pixels."""
+
+    observation_space, action_space = spaces.Box(0, 255, (36, 36, 1), np.uint8), spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+    def action_masks(self) -> Any:
+        return np.ones(2, bool)
+
+
+@pytest.mark.parametrize("given", [1, 3])  # by --num-threads or OMP_NUM_THREADS
+def test_convolutions_learn_with_all_threads_and_act_with_one(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, acting, learning, run = th.get_num_threads(), [], [], PpoUpdate.run
+
+    def watch(*args: Any, **kwargs: Any) -> Any:
+        learning.append(th.get_num_threads())
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(PpoUpdate, "run", watch)
+    th.set_num_threads(given)
+    try:
+        small = {"features_extractor_kwargs": {"features_dim": 8}}
+        model = PvpPPO("CnnPolicy", Picture(), n_steps=8, batch_size=8, n_epochs=1, policy_kwargs=small, device="cpu")
+        model.policy.register_forward_hook(lambda *_: acting.append(th.get_num_threads()))
+        model.learn(16)
+        assert (acting, learning, th.get_num_threads()) == ([1] * 16, [given] * 2, given)
     finally:
         th.set_num_threads(before)
 

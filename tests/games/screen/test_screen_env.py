@@ -293,12 +293,75 @@ def test_no_display_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ScreenEnv(written(tmp_path, painter()), display=":9876")
 
 
-def test_a_program_that_dies_in_the_middle_is_one_line(tmp_path: Path) -> None:
-    env = made(tmp_path, code=7)
+def dies(env: ScreenEnv) -> tuple[Any, ...]:
+    """Lets the program end in the middle, and returns the step that notices."""
+    for action in [END] + [WAIT] * 200:  # it may be slow
+        if (found := env.step(np.int64(action)))[3]:
+            break
+    return found
+
+
+def test_a_program_that_dies_begins_anew_once(tmp_path: Path) -> None:
+    env = made(tmp_path, code=7, limit=400)
     env.reset()
+    for count in (1, 2):  # the first of an episode that comes after one that has come to its end
+        observation, reward, terminated, truncated, info = dies(env)
+        assert env.observation_space.contains(observation) and (reward, terminated, truncated) == (0, False, True)
+        assert info["failed"] == f"the program {sys.executable} has ended with code 7: down q"
+        assert env.reset()[1]["restarts"] == info["restarts"] == count
+        if count == 1:
+            env.step(np.int64(RIGHT))
+            env.clock.dropped += 400  # as if so much time had passed
+            *_, truncated, info = env.step(np.int64(WAIT))
+            assert truncated and "failed" not in info
+            env.reset()
     with pytest.raises(ScreenError, match="has ended with code 7: down q"):
-        for action in [END] + [WAIT] * 200:
-            env.step(np.int64(action))
+        dies(env)
+
+
+def test_a_reset_that_fails_is_tried_again_once(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    fails = 'if rm "$0" 2>/dev/null; then echo it is broken; exit 3; fi; exec "$@"'
+    env = made(tmp_path, program=["sh", "-c", fails, str(broken), *painter()["program"]])
+    broken.touch()
+    for _ in range(2):
+        assert env.reset()[1]["restarts"] == 1
+    broken.touch()  # no episode has come to its end
+    with pytest.raises(ScreenError, match="has ended with code 3: it is broken"):
+        env.reset()
+
+
+def test_a_display_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    env = made(tmp_path)
+    env.reset()
+    assert env.display._server is not None
+    (server,) = psutil.Process(env.display._server.pid).children()
+    server.kill()
+    server.wait()
+    with pytest.raises(ScreenError, match="^the display :[0-9]+ is gone$"):
+        env.step(np.int64(WAIT))
+
+
+def test_a_key_that_the_program_has_missed_is_pressed_again(tmp_path: Path) -> None:
+    # Two presses take the square away from here; of the first one the program makes too little.
+    readers = {**painter()["readers"], "there": {"kind": "pixel", "at": [105, 65], "color": [255, 255, 255]}}
+    env = made(tmp_path, readers=readers, end=["there"], reset=[{"start": True, "until": "score"}, {"tap": ["Right"]}])
+    assert env.reset()[1]["readings"] == {"score": 10, "there": 0} and square(env) == 110
+    assert not env.step(np.int64(WAIT))[2]
+    env.close()
+
+
+def test_an_end_that_stays_is_one_line(tmp_path: Path) -> None:
+    readers = {**painter()["readers"], "there": {"kind": "pixel", "at": [115, 65], "color": [255, 255, 255]}}
+    env = made(tmp_path, readers=readers, end=["there"], reset=[{"tap": ["a"]}])
+    env.reset()
+    is_over = env.step(np.int64(RIGHT))[2]
+    for _ in range(200):  # it may be slow
+        is_over = is_over or env.step(np.int64(WAIT))[2]
+    env.game, env._has_failed = env.game.model_copy(update={"patience": 0.5}), True  # once is enough
+    with pytest.raises(ScreenError, match="the readers there of painter say after the reset that the episode is over"):
+        env.reset()
+    assert is_over
 
 
 def test_a_number_may_be_unreadable_in_the_first_frames(tmp_path: Path) -> None:
@@ -319,7 +382,9 @@ def test_a_number_that_is_gone_for_long_is_one_line(tmp_path: Path) -> None:
     for missed in range(1, 4):
         *_, info = env.step(np.int64(WAIT))
         assert info["unread"] == missed and info["readings"] == {"score": 0}
-    with pytest.raises(ScreenError, match=r"finds nothing in \[0, 0, 60, 13\] for 4 ticks"):
+    *_, truncated, info = env.step(np.int64(WAIT))
+    assert truncated and info["failed"] == "the reader score of painter finds nothing in [0, 0, 60, 13] for 4 ticks"
+    with pytest.raises(ScreenError, match="finds nothing"):
         env.step(np.int64(WAIT))
 
 

@@ -16,7 +16,8 @@ from sb3_pvp import load_demonstrations
 from sb3_pvp.games.screen import ScreenEnv
 from sb3_pvp.games.screen.cli.recorder import fingerprint_of_screen, record_play
 from sb3_pvp.games.screen.display import VirtualDisplay
-from sb3_pvp.games.screen.game_file import ScreenInput
+from sb3_pvp.games.screen.game_file import PictureReader, ScreenInput
+from sb3_pvp.games.screen.readers import load_picture
 from tests.games.screen.screens import need_display, of_display, painter, written
 from tests.paths import ROOT
 
@@ -41,6 +42,31 @@ def test_xgalaga_is_played_by_its_screen() -> None:
     finally:
         env.close()
     assert not of_display(folder)
+
+
+@pytest.mark.slow
+def test_the_end_of_xgalaga_is_seen_whatever_flies_behind_its_title() -> None:
+    need_display("xgalaga")
+    env = ScreenEnv("xgalaga", {"end": []})
+    reader = env.game.readers["over"]
+    assert isinstance(reader, PictureReader)
+    title = load_picture(env.game.folder / reader.file).astype(int)
+    letters, seen = title.max(axis=-1) > 0, []
+    try:
+        env.reset(seed=0)
+        for _ in range(2000):  # whoever does nothing loses all ships soon
+            *_, info = env.step(np.int64(0))
+            shown = env.display.frame(reader.region).astype(int)
+            is_there = bool((np.abs(shown - title)[letters] < 8).all())
+            seen.append((is_there, info["readings"]["over"] == 1, np.abs(shown - title).mean() > 16))
+            if sum(hides for is_there, _, hides in seen if is_there) > 10:
+                break
+    finally:
+        env.close()
+    *before, last = seen
+    assert last[0] and not before[0][0]
+    # The frame that was read is a little older than the one that was looked at.
+    assert sum(there != said for there, said, _ in seen) <= 1
 
 
 @pytest.mark.slow
@@ -133,6 +159,7 @@ def test_check_says_what_is_read(tmp_path: Path) -> None:
         (("check", path, "--changes", '{"ticks": 1}'), "unknown field 'ticks' (did you mean 'tick'?)"),
         (("check", path, "--changes", "3"), "--changes must be a JSON object"),
         (("check", path, "--changes", "{"), "--changes is not valid JSON"),
+        (("check", written(tmp_path, painter(code=7), "dies.yaml"), "--ticks", 200), "has ended with code 7: down q"),
         (("record", path, "-o", tmp_path / "play", "--display", ":9876"), "the display :9876 cannot be opened"),
     ):
         done = run(*words)

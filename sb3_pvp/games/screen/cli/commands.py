@@ -29,7 +29,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Start a game, play at random, and show what its readers say and how well it keeps time."""
-    from sb3_pvp.games.screen import ScreenEnv
+    from sb3_pvp.games.screen import ScreenEnv, ScreenError
 
     env = ScreenEnv(game, json_object(changes, "--changes"))
     try:
@@ -39,6 +39,8 @@ def check(
         for tick in range(1, ticks + 1):
             _, reward, ended, truncated, info = env.step(env.action_space.sample())
             total += reward
+            if "failed" in info:  # a check is to find that, not to begin anew
+                raise ScreenError(info["failed"])
             is_over = (ended or truncated) and tick < ticks
             if is_over or tick == ticks:
                 counts = {name: count + info[name] for name, count in counts.items()}
