@@ -10,7 +10,7 @@ HOME = re.search(r'^Homepage = "(.+)"', (ROOT / "pyproject.toml").read_text(enco
 
 
 def _absolute(link: re.Match) -> str:
-    return f"]({HOME}/{'raw' if link[1].endswith('.png') else 'blob'}/main/{link[1]})"
+    return f"]({HOME}/{'raw' if link[1].endswith(('.gif', '.png')) else 'blob'}/main/{link[1]})"
 
 
 setup(

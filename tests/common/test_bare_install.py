@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -84,13 +85,16 @@ def test_a_fighter_decides_and_its_fight_is_recorded(python: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("extra", FIRST_ASKED)
 def test_what_an_extra_would_add_is_said_in_one_line(extra: str, python: Path, tmp_path: Path) -> None:
+    if extra == "dmc" and sys.version_info >= (3, 13):
+        pytest.skip("its packages are for no later Python than 3.12")
     asked = FIRST_ASKED[extra]
     if " import " in asked or asked.startswith("import "):
         done = run(python, tmp_path, "-c", asked)
         assert done.returncode == 1
     else:
         done = run(python, tmp_path, "-m", "sb3_pvp.cli", *asked.split())
-        assert done.returncode == 2 and done.stderr.count("sb3-pvp: error: ") == 1, done.stderr
+        errors = re.findall(r"^(?:sb3-pvp|train): error: ", done.stderr, re.MULTILINE)
+        assert done.returncode == 2 and len(errors) == 1, done.stderr
         assert "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1].replace("'", '"')
     assert f'pip install "sb3-pvp[{extra}]"' in last, done.stderr

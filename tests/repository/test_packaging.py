@@ -5,15 +5,20 @@ import configparser
 import fnmatch
 import re
 import runpy
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 import setuptools
+import yaml
 from packaging.version import Version
 
+import sb3_pvp
 from tests.paths import ROOT
 
 DATA_FOLDERS = ("hyperparams", "models")  #: At the top of the checkout, but inside the package in a wheel.
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONS = configparser.ConfigParser()
 OPTIONS.read(ROOT / "setup.cfg")
 
@@ -53,13 +58,28 @@ def test_shipped_code_imports_nothing_that_is_for_tests_and_benchmarks_only() ->
             assert not forbidden.intersection(name.split(".")[0] for name in names), file
 
 
-def test_what_explains_the_package_is_in_the_sdist() -> None:
-    grafted = re.findall(r"^graft (\w+)$", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
-    assert {"docs", "examples"} <= set(grafted) and all((ROOT / folder).is_dir() for folder in grafted)
+def test_all_that_tests_read_is_in_the_sdist() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    manifest = (ROOT / "MANIFEST.in").read_text()
+    listed = {name for line in re.findall(r"^(?:include|graft) (.+)$", manifest, re.MULTILINE) for name in line.split()}
+    always = {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {name.partition("/")[0] for name in tracked.splitlines()} - {".gitignore"} == {
+        *listed,
+        *always,
+        "sb3_pvp",
+        *DATA_FOLDERS,
+    }
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    assert sb3_pvp.__version__ == PROJECT["version"] == cited
 
 
 def test_links_of_the_readme_lead_somewhere_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    (home,) = re.findall(r'^Homepage = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    home = PROJECT["urls"]["Homepage"]
     readme, on_pypi = (ROOT / "README.md").read_text(), {}
     monkeypatch.setattr(setuptools, "setup", lambda **given: on_pypi.update(given))
     runpy.run_path(str(ROOT / "setup.py"))
@@ -68,14 +88,19 @@ def test_links_of_the_readme_lead_somewhere_from_anywhere(monkeypatch: pytest.Mo
     for target, link in zip(targets, absolute, strict=True):
         if link != target:
             assert (ROOT / target).exists(), target
-            assert link == f"{home}/{'raw' if target.endswith('.png') else 'blob'}/main/{target}"
+            assert link in (f"{home}/raw/main/{target}", f"{home}/blob/main/{target}")
         assert link.startswith("https://"), link
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", on_pypi["long_description"])
+    assert pictures and all("/raw/" in each for each in pictures), "what is not raw is a page about the picture"
 
 
-def test_the_address_of_the_project_is_in_one_file_only() -> None:
-    (home,) = re.findall(r'^Homepage = "https://(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+def test_addresses_of_the_project_and_its_maintainers_are_in_one_file_only() -> None:
+    home, (maintainers,) = PROJECT["urls"]["Homepage"].removeprefix("https://"), PROJECT["maintainers"]
     texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*"), *shipped_files()]
-    assert not [file for file in texts if home.encode() in (file.read_bytes() if file.is_file() else b"")]
+    found = {file: file.read_bytes() for file in texts if file.is_file()}
+    for address in (home, maintainers["email"]):
+        assert not [file for file, text in found.items() if address.encode() in text]
+    assert all(b"`maintainers` in" in found[ROOT / name] for name in ("CODE_OF_CONDUCT.md", "SECURITY.md"))
 
 
 def test_the_page_of_installation_names_all_extras_that_are_for_users() -> None:
