@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterator
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from optuna.trial import TrialState
 
 from sb3_pvp.common.errors import Refusal
-from sb3_pvp.zoo.sweeps import study as studies
 from sb3_pvp.zoo.sweeps.study import (
     ATTEMPTS,
     EXCLUSIVE,
@@ -373,7 +372,6 @@ def test_a_journal_may_begin_with_a_torn_record(content: bytes, tmp_path: Path) 
 
 
 def test_without_a_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert util.find_spec("optuna")
-    monkeypatch.setattr(studies, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Refusal, match=r'pip install "sb3-pvp\[postgres\]"'):
         open_storage("postgresql://somebody@localhost/sweeps")
