@@ -15,6 +15,7 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from sb3_pvp.envs import PvpEnv, PvpVectorEnv
 from sb3_pvp.game import find_game
 from tests.envs.planes_game import PLANES_GAME
+from tests.paths import ROOT
 
 ROWS = 3
 SHORT = {"max_episode_ticks": 40, "episode_statistics": True}
@@ -114,6 +115,7 @@ def test_our_games_have_ids_with_the_version_of_their_rules() -> None:
         warnings.simplefilter("error")  # Gymnasium warns where it takes another version than was asked for
         plain, versioned = gym.make("NhEnv"), gym.make("NhEnv-v0")
     assert plain.spec.id == "NhEnv" and versioned.spec.id == "NhEnv-v0"
+    assert "\nVersion 0: " in (ROOT / "docs/spec/README.md").read_text(encoding="utf-8")
     assert plain.unwrapped.settings == versioned.unwrapped.settings and type(plain.unwrapped) is type(
         versioned.unwrapped
     )
