@@ -87,7 +87,7 @@ MODULES = {
     "sb3_pvp.ppo.metrics": "sb3_pvp.algorithms.ppo.rollout_log",
     "sb3_pvp.ppo.upstream": "sb3_pvp.zoo.imports.pvp_ml",
     "sb3_pvp.presets": "sb3_pvp.algorithms",
-    "sb3_pvp.presets.validation": "sb3_pvp.zoo.manager",
+    "sb3_pvp.presets.validation": "sb3_pvp.algorithms.hyperparameters",
     "sb3_pvp.replay": "sb3_pvp.matches.replay",
     "sb3_pvp.rsps": "sb3_pvp.games.osrs.remote",
     "sb3_pvp.schedules": "sb3_pvp.common.schedules",
@@ -109,7 +109,7 @@ MODULES = {
     "sb3_pvp.zoo.sweeps.study_report": "sb3_pvp.zoo.sweeps.study",
     "sb3_pvp.zoo.sweeps.sweeping_manager": "sb3_pvp.zoo.sweeps.sweep",
     "sb3_pvp.zoo.tracking": "sb3_pvp.zoo.runs.tracking",
-    "sb3_pvp.zoo.validation": "sb3_pvp.zoo.manager",
+    "sb3_pvp.zoo.validation": "sb3_pvp.algorithms.hyperparameters",
     "sb3_pvp.zoo.workers": "sb3_pvp.zoo.worker_vec_env",
 }
 #: What has left a former module for other places than that of its row: names by place, ``module`` or ``module:class``.

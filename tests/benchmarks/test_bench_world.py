@@ -22,8 +22,9 @@ def test_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(capsys.readouterr().out)
     assert result["bench"] == "world"
     assert {"sb3_pvp", "numba", "numpy", "python"} <= result["versions"].keys()
-    assert [row["n"] for row in result["rows"]] == [1, 3]
-    for row in result["rows"]:
+    assert [row["n"] for row in result["rows"]] == [1, 3, 3, 3]
+    assert result["rows"][3]["control"] == result["rows"][2]["case"] == "NhVecEnv" and result["rows"][3]["ratio"] > 0
+    for row in result["rows"][:2]:
         assert row.keys() >= KEYS | {"bytes_per_fight"}
         assert row["agent_steps"] % (2 * row["n"]) == 0
         assert row["agent_steps_per_core_s"] == pytest.approx(row["agent_steps"] / row["cpu_s"])
@@ -43,7 +44,7 @@ def test_start_up_is_measured_in_fresh_processes_that_share_an_empty_cache(
     )
     monkeypatch.setattr(bench_world, "_FIRST_TICK", program)
     bench("--json")
-    rows = json.loads(capsys.readouterr().out)["rows"][2:]
+    rows = json.loads(capsys.readouterr().out)["rows"][4:]
     assert [row["case"] for row in rows] == ["cold start", "warm start"]
     assert all(row.keys() >= KEYS and row["cpu_s"] > 0 for row in rows)
     assert (tmp_path / "log").read_text().split() == ["cold", "warm"]
@@ -53,4 +54,4 @@ def test_the_table_has_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -
     bench("--no-start")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["case", "n"]
-    assert len(lines) == 3
+    assert len(lines) == 5
