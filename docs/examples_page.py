@@ -34,7 +34,7 @@ def _section(path: Path) -> Iterator[str]:
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     title, *paragraphs = (ast.get_docstring(tree) or path.stem).split("\n\n")
-    yield from ("", f"## {path.name}", "", title)
+    yield from ("", f"## {path.relative_to(EXAMPLES)}", "", title)
     for paragraph in paragraphs:
         yield from ("", *(("```sh", paragraph, "```") if _COMMAND.match(paragraph) else (paragraph,)))
     _, _, code = source.partition('"""\n\n')

@@ -137,6 +137,11 @@ def trained_rollouts(model: BaseAlgorithm) -> int:
     return int(getattr(model, "_n_updates", 0)) // max(getattr(model, "n_epochs", 1), 1)
 
 
+def resumes_exactly(algorithm: BaseAlgorithm | type[BaseAlgorithm]) -> bool:
+    """Whether files of an algorithm have all that training needs, also environments, statistics and the replay."""
+    return hasattr(algorithm, "training_state")
+
+
 def path_in_run(model: BaseAlgorithm, given: str | os.PathLike[str] | None, name: str) -> Path:
     """Returns ``given``, or by default the file or folder ``name`` in the run folder.
 

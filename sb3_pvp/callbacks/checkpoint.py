@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_pvp.callbacks.base import PvpCallback, Scheduled, check_same_run, learner, path_in_run, trained_rollouts
+from sb3_pvp.callbacks.base import (
+    PvpCallback,
+    Scheduled,
+    check_same_run,
+    learner,
+    path_in_run,
+    resumes_exactly,
+    trained_rollouts,
+)
 from sb3_pvp.callbacks.replay_and_statistics import off_policy, remove_beside, save_beside
 from sb3_pvp.common.arguments import AT_LEAST_1, Flag, NonNegativeInt, OptionalPath, Positive, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing
@@ -97,11 +105,6 @@ class MaskableCheckpointCallback(PvpCallback):
     def _on_step(self) -> bool:
         return True  # episodes do not matter, of which ARS says nothing
 
-    @property
-    def _is_whole(self) -> bool:
-        """Whether a file of the model has all that training needs, so that it resumes exactly."""
-        return hasattr(self.model, "training_state")
-
     def _is_due(self) -> bool:
         if self._max_share is not None:
             return time.monotonic() >= self._waits_until
@@ -115,7 +118,7 @@ class MaskableCheckpointCallback(PvpCallback):
     def _on_training_end(self) -> None:
         # Also called after an interruption, and possibly twice: by SB3 and by the experiment manager's cleanup.
         finished = trained_rollouts(self.model)
-        if finished != self._rollout or (not self._is_whole and off_policy(self.model) is not None):
+        if finished != self._rollout or (not resumes_exactly(self.model) and off_policy(self.model) is not None):
             self._rollout, self._learner = finished, learner(self.model)
         elif not self._is_sampling:
             return  # interrupted between two gradient steps: training cannot be resumed from such a model
@@ -124,7 +127,7 @@ class MaskableCheckpointCallback(PvpCallback):
 
     def _save(self) -> None:
         path, began = self._folder / file_name(self._learner), time.monotonic()
-        if not self._is_whole:
+        if not resumes_exactly(self.model):
             save_beside(self.model, path)
         with replacing(path) as partial:
             self.model.save(partial)
@@ -143,10 +146,10 @@ class MaskableCheckpointCallback(PvpCallback):
             elif self._strip_optimizer and player == old[-1]:  # the newest until now; earlier ones are stripped already
                 with contextlib.suppress(FileNotFoundError):  # it may be deleted at any time
                     strip(path)
-        if not self._is_whole:
+        if not resumes_exactly(self.model):
             remove_beside(self._folder / file_name(self._learner), keep_replays=not self._strip_optimizer)
         took = (now := time.monotonic()) - began
-        if self._max_share is not None and (took > _SHORT or not self._is_whole):
+        if self._max_share is not None and (took > _SHORT or not resumes_exactly(self.model)):
             self._waits_until = now + took / self._max_share
         if self._behavior is not None:
             self._write_status(self._behavior)

@@ -272,8 +272,9 @@ def _in_file(path: Path, content: Mapping[str, Any], env_id: str | None) -> dict
 
 def _group(env_id: str) -> str:
     """Returns which block of rl-zoo3 an environment has that is not named there."""
-    spec = gymnasium.registry.get(env_id)
-    return _ATARI if spec is not None and "AtariEnv" in str(spec.entry_point) else DEFAULT
+    from rl_zoo3.exp_manager import ExperimentManager
+
+    return _ATARI if env_id in gymnasium.registry and ExperimentManager.is_atari(env_id) else DEFAULT
 
 
 def _usual(algo: str) -> str:

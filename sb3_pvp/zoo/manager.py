@@ -44,7 +44,7 @@ from sb3_pvp.callbacks import (
     ProgressCallback,
     WandbArtifactsCallback,
 )
-from sb3_pvp.callbacks.base import learner
+from sb3_pvp.callbacks.base import learner, resumes_exactly
 from sb3_pvp.callbacks.checkpoint import CHECKPOINTS
 from sb3_pvp.callbacks.replay_and_statistics import load_replay, load_statistics
 from sb3_pvp.common.errors import Refusal, refusals, without_password, without_passwords
@@ -150,7 +150,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         return cls(**{name: values[_OPTIONS.get(name, name)] for name in names})
 
     def _refusals(self) -> AbstractContextManager[None]:
-        return refusals() if self._is_ours or hasattr(ALGOS[self.algo], "training_state") else nullcontext()
+        return refusals() if self._is_ours or resumes_exactly(ALGOS[self.algo]) else nullcontext()
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Reads the hyperparameters with imported presets and names like ``env_kwargs.world``.
@@ -330,7 +330,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
             return super().create_envs(n_envs, eval_env, no_log)
 
     def _maybe_normalize(self, env: VecEnv, eval_env: bool) -> VecEnv:
-        if hasattr(ALGOS[self.algo], "training_state"):  # a model of it has all in its file
+        if resumes_exactly(ALGOS[self.algo]):  # its file has them
             return super()._maybe_normalize(env, eval_env)
         if (normalized := load_statistics(self.trained_agent, env, eval_env)) is not None:
             return normalized
@@ -372,7 +372,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
         # Without new hyperparameters, which `choose_run` has compared: those in the file hold the state of schedules.
         settings = {"tensorboard_log": self.tensorboard_log, "verbose": self.verbose, **self._actors}
         model = ALGOS[self.algo].load(self.trained_agent, env, self.device, **settings)
-        if not hasattr(model, "training_state"):
+        if not resumes_exactly(model):
             load_replay(model, self._stopped_run.checkpoint)
         if self._stopped_run.changes:
             apply_changes(model, hyperparams, self._stopped_run.changes)
@@ -440,7 +440,7 @@ class PvpExperimentManager(exp_manager.ExperimentManager):
                     with nullcontext() if callbacks.has_begun else self._refusals():
                         raise shown from shown.__cause__
                 self._was_stopped, self._stops_at_once = True, callbacks.at_once
-                if callbacks.resumes_at is not None and hasattr(model, "training_state"):
+                if callbacks.resumes_at is not None and resumes_exactly(model):
                     if isinstance(model, PvpPPO):  # the rollout in progress is discarded: it will resume at its start
                         model.num_timesteps, model.trained_rollouts = callbacks.resumes_at
                     with uninterrupted():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from rl_zoo3 import ALGOS
 from rl_zoo3.utils import get_class_by_name
 
 from sb3_pvp import former, zoo
@@ -33,6 +34,11 @@ TINY += ["-params", f"n_envs:{ENVS}", f"n_steps:{STEPS}", "batch_size:64"]
 
 #: Presets of fights; what is behind a screen is played by programs, see tests/games/screen.
 OF_FIGHTS = sorted(name for name, each in zoo.presets().items() if each.algo in MODELS and is_ours(each.env_id))
+
+
+def test_presets_may_name_every_algorithm_of_the_zoo() -> None:
+    ours = {hyperparams.ALGO, *hyperparams.OTHER_ALGOS, *hyperparams.installed(hyperparams.ALGORITHMS)}
+    assert {*ALGOS} == {*ours, *hyperparams.STOCK_ALGOS}
 
 
 def trained(folder: Path, *arguments: str, env_id: str = "NhEnv", algo: str = "maskable_ppo") -> Any:
