@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.report import Case, measure, positive_numbers, print_report
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled_with_arrays
 from sb3_pvp.common.errors import Refusal
 from sb3_pvp.game import find_game
 from sb3_pvp.games.chess.rules import BLACK
@@ -57,7 +57,7 @@ def _play(world: Any) -> None:
             world.reset(np.flatnonzero(world.outcome[:, 0]))
 
 
-@compiled
+@compiled_with_arrays
 def _choose(masks: NDArray[np.bool_], seats: NDArray[np.int64], chance: NDArray[np.float64]) -> NDArray[np.int64]:
     """Returns a random legal action of a seat on every board, ``(F,)``."""
     chosen = np.empty(len(masks), np.int64)

@@ -57,6 +57,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
     installed.cache_clear()
     sys.modules.pop("payoff_table", None)
+    importlib.import_module("rl_zoo3").ALGOS.pop("payoff_table", None)  # where the commands registered it
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.chess.layout import BISHOP, KING, KNIGHT, NUM_MOVES, PAWN, PLANES, QUEEN, ROOK, table
 
 Ints = NDArray[np.int64]
@@ -312,7 +312,7 @@ def ending_of(position: Position, count: int, before: int, claims: bool) -> int:
     return RUNNING
 
 
-@compiled
+@compiled_with_arrays
 def count_games(position: Position, depth: int) -> int:
     """Returns the number of sequences of ``depth`` legal moves, at least one."""
     moves = np.empty(MOST_MOVES, np.int64)
@@ -339,7 +339,7 @@ def count_games(position: Position, depth: int) -> int:
     return total
 
 
-@compiled
+@compiled_with_arrays
 def play_boards(
     fights: Ints,
     actions: Ints,

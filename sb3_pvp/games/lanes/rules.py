@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.lanes.cards import (
     AIMS,
     BUILDING,
@@ -43,6 +43,7 @@ from sb3_pvp.games.lanes.layout import COLUMNS, OWN_ROWS, POCKET, ROWS
 
 Ints = NDArray[np.int64]
 Units = NDArray[np.int32]
+Floats = NDArray[np.float64]
 Battles = tuple[Units, Ints, Ints, Ints, Ints, Ints]  #: See `play_battles`.
 
 MOST_UNITS = 32  #: Of a side, with its towers and spells on their way.
@@ -73,7 +74,7 @@ _FIRST_POCKET, _POCKETS = ROWS, len(POCKET)
 _POCKET_ROW, _OWN_ROWS, _HALF_COLUMNS = POCKET[0], OWN_ROWS, COLUMNS // 2
 
 
-@compiled
+@compiled_with_arrays
 def play_battles(fights: Ints, actions: Ints, figures: Ints, lengths: Ints, battles: Battles, ends: Ints) -> None:
     """Plays a decision of some battles.
 
@@ -87,24 +88,38 @@ def play_battles(fights: Ints, actions: Ints, figures: Ints, lengths: Ints, batt
             has been played, 0 for never ``(F, 2, cards)``; and the ticks since the start ``(F,)``.
         ends: how they have ended, 0 for not at all ``(F,)``; written.
     """
-    units, tops, elixir, decks, played, clocks = battles
     # Made once: to make them in every tick would take longer than all the rest.
     scratch, bodies = np.zeros((2, MOST_UNITS, 4), np.int64), np.zeros((2 * MOST_UNITS, 8), np.int64)
     for index, fight in enumerate(fights):
-        for seat in range(2):
-            card = actions[index, seat, 0] - 1
-            if card >= 0 and is_legal(
-                card, actions[index, seat], figures, units[fight], tops[fight], elixir[fight, seat], decks[fight], seat
-            ):
-                _play_card(card, decks[fight, seat], played[fight, seat])
-                elixir[fight, seat] -= figures[card, COST] * DROPS
-                _place(card, actions[index, seat], figures, units[fight, seat], tops[fight], seat)
-        for _ in range(lengths[fight]):
-            clocks[fight] += 1
-            _tick(clocks[fight], figures, units[fight], tops[fight], elixir[fight], scratch, bodies)
-            ends[fight] = _verdict(clocks[fight], figures, units[fight])
-            if ends[fight] != 0:
-                break
+        _play_battle(fight, actions[index], figures, lengths[fight], battles, ends, scratch, bodies)
+
+
+@compiled
+def _play_battle(
+    fight: int,
+    actions: Ints,
+    figures: Ints,
+    length: int,
+    battles: Battles,
+    ends: Ints,
+    scratch: Ints,
+    bodies: Ints,
+) -> None:
+    units, tops, elixir, decks, played, clocks = battles
+    for seat in range(2):
+        card = actions[seat, 0] - 1
+        if card >= 0 and is_legal(
+            card, actions[seat], figures, units[fight], tops[fight], elixir[fight, seat], decks[fight], seat
+        ):
+            _play_card(card, decks[fight, seat], played[fight, seat])
+            elixir[fight, seat] -= figures[card, COST] * DROPS
+            _place(card, actions[seat], figures, units[fight, seat], tops[fight], seat)
+    for _ in range(length):
+        clocks[fight] += 1
+        _tick(clocks[fight], figures, units[fight], tops[fight], elixir[fight], scratch, bodies)
+        ends[fight] = _verdict(clocks[fight], figures, units[fight])
+        if ends[fight] != 0:
+            break
 
 
 @compiled
@@ -442,3 +457,15 @@ def weakest(figures: Ints, own: Units) -> int:
         if own[tower, LEFT] > 0:
             least = min(least, np.int64(own[tower, LEFT]))
     return int(least)
+
+
+@compiled
+def count_towers(fights: Ints, figures: Ints, units: Units, standing: Ints, health: Floats) -> None:
+    """Writes how many towers of both sides stand, and their health as shares of a tower's, both ``(N, 2)``."""
+    for index, fight in enumerate(fights):
+        for seat in range(2):
+            standing[index, seat], health[index, seat] = 0, 0.0
+            for tower in range(NUM_TOWERS):
+                left = units[fight, seat, tower, LEFT]
+                standing[index, seat] += left > 0
+                health[index, seat] += left / figures[units[fight, seat, tower, CARD], HEALTH]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.lanes import cards, rules
 from sb3_pvp.games.lanes.cards import NUM_TOWERS
 from sb3_pvp.games.lanes.layout import BANDS, COLUMNS, FOREMOST, MAP_FACTS, POCKET, ROWS, UNIT_FACTS
@@ -34,37 +34,39 @@ def allow(fights: Ints, figures: Ints, battles: Battles, masks: NDArray[np.bool_
                 mask[first : first + _POCKETS] = rules.is_open(units[fight], seat, side)
 
 
-@compiled
+@compiled_with_arrays
 def see(fights: Ints, figures: Ints, battles: Battles, obs: Floats, only: int) -> None:
     """Writes what both seats see, or ``only`` one of them if that is no less than 0, to ``obs (F, 2, D)``."""
-    units, tops, elixir, decks, played, clocks = battles
-    num_cards = played.shape[2]
+    chosen = np.empty(FOREMOST, np.int64)
     for fight in fights:
         for seat in range(2):
-            if only >= 0 and seat != only:
-                continue
-            seen = obs[fight, seat]
-            seen[:] = 0.0
-            clock = clocks[fight]
-            seen[0] = np.float32(clock / rules.LAST_TICK)
-            seen[1], seen[2] = clock >= rules.DOUBLE_FROM, clock >= rules.SUDDEN_FROM
-            seen[3] = np.float32(elixir[fight, seat] / rules.MOST_ELIXIR)
-            for place in range(4):
-                seen[4 + decks[fight, seat, place]] = 1.0
-            seen[4 + num_cards + decks[fight, seat, 4]] = 1.0
-            first = 4 + 2 * num_cards
-            for card in range(num_cards):
-                seen[first + card] = np.float32(min(played[fight, 1 - seat, card], 8) / 8)
-            first += num_cards
-            for side in range(2):
-                whose = seat if side == 0 else 1 - seat
-                sign = 1 - 2 * seat
-                _see_towers(units[fight, whose], side, figures, seen[first + 4 * side :])
-                map_first = first + 8 + side * 2 * BANDS * _MAP
-                _see_map(units[fight, whose], tops[fight, whose], sign, figures, seen[map_first:])
-                unit_first = first + 8 + 4 * BANDS * _MAP + side * FOREMOST * _UNIT
-                ahead = sign if side == 0 else -sign
-                _see_foremost(units[fight, whose], tops[fight, whose], sign, ahead, figures, seen[unit_first:])
+            if only < 0 or seat == only:
+                _see(fight, seat, figures, battles, chosen, obs[fight, seat])
+
+
+@compiled
+def _see(fight: int, seat: int, figures: Ints, battles: Battles, chosen: Ints, seen: Floats) -> None:
+    units, tops, elixir, decks, played, clocks = battles
+    num_cards, clock, sign = played.shape[2], clocks[fight], 1 - 2 * seat
+    seen[:] = 0.0
+    seen[0] = np.float32(clock / rules.LAST_TICK)
+    seen[1], seen[2] = clock >= rules.DOUBLE_FROM, clock >= rules.SUDDEN_FROM
+    seen[3] = np.float32(elixir[fight, seat] / rules.MOST_ELIXIR)
+    for place in range(4):
+        seen[4 + decks[fight, seat, place]] = 1.0
+    seen[4 + num_cards + decks[fight, seat, 4]] = 1.0
+    first = 4 + 2 * num_cards
+    for card in range(num_cards):
+        seen[first + card] = np.float32(min(played[fight, 1 - seat, card], 8) / 8)
+    first += num_cards
+    for side in range(2):
+        whose = seat if side == 0 else 1 - seat
+        _see_towers(units[fight, whose], side, figures, seen[first + 4 * side :])
+        map_first = first + 8 + side * 2 * BANDS * _MAP
+        _see_map(units[fight, whose], tops[fight, whose], sign, figures, seen[map_first:])
+        unit_first = first + 8 + 4 * BANDS * _MAP + side * FOREMOST * _UNIT
+        ahead = sign if side == 0 else -sign
+        _see_foremost(units[fight, whose], tops[fight, whose], sign, ahead, figures, chosen, seen[unit_first:])
 
 
 @compiled
@@ -98,9 +100,8 @@ def _see_map(own: Units, top: int, sign: int, figures: Ints, seen: Floats) -> No
 
 
 @compiled
-def _see_foremost(own: Units, top: int, sign: int, ahead: int, figures: Ints, seen: Floats) -> None:
-    """Writes the facts of the units that have come furthest, the first one first."""
-    chosen = np.empty(FOREMOST, np.int64)
+def _see_foremost(own: Units, top: int, sign: int, ahead: int, figures: Ints, chosen: Ints, seen: Floats) -> None:
+    """Writes the facts of the units that have come furthest, the first one first; ``chosen`` is scratch."""
     count = 0
     for slot in range(NUM_TOWERS, top):
         if own[slot, rules.LEFT] == 0 or figures[own[slot, rules.CARD], cards.KIND] == cards.SPELL:

@@ -93,10 +93,11 @@ class LanesWorld(ArrayWorld):
     def play_fights(self, fights: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """See `ArrayWorld.play_fights`."""
         self._let_bots_choose(fights, actions)
-        before, decks = self._standing(fights), self.decks[fights]
+        decks = self.decks[fights]
+        standing, health = self._towers(fights)
         rules.play_battles(fights, actions, self.figures, self.lengths, self.battles, self.ends)
-        lost = before - self._standing(fights)
-        fallen, damage = np.round(lost[0]).astype(np.int64), lost[1]
+        left, healthy = self._towers(fights)
+        fallen, damage = standing - left, health - healthy
         self.report["towers"][fights] = fallen[:, ::-1] - fallen
         self.report["damage"][fights] = damage[:, ::-1] - damage
         after = self.decks[fights]
@@ -111,11 +112,11 @@ class LanesWorld(ArrayWorld):
         """What the rules change, see `sb3_pvp.games.lanes.rules.play_battles`."""
         return self.units, self.tops, self.elixir, self.decks, self.played, self.clocks
 
-    def _standing(self, fights: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Returns how many towers stand, and their health as shares of a tower's, ``(2, N, 2)``."""
-        left = self.units[fights, :, :NUM_TOWERS, rules.LEFT]
-        full = self.figures[self.units[fights, :, :NUM_TOWERS, rules.CARD], HEALTH]
-        return np.stack([(left > 0).sum(axis=2), (left / full).sum(axis=2)])
+    def _towers(self, fights: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Returns how many towers of both sides stand, and their health as shares of a tower's, both ``(N, 2)``."""
+        standing, health = np.empty((len(fights), 2), np.int64), np.empty((len(fights), 2))
+        rules.count_towers(fights, self.figures, self.units, standing, health)
+        return standing, health
 
     def _let_bots_choose(self, fights: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Replaces the random moves of bots that are scripts."""

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.soccer import pitch
 from sb3_pvp.games.soccer.pitch import AGENT_MASS, AGENT_RADIUS, BALL_MASS, BALL_RADIUS, ROLLING, STEP
 
@@ -31,7 +31,7 @@ Contacts = tuple[Ints, Floats, Floats]
 WALL = -1
 
 
-@compiled
+@compiled_with_arrays
 def play(
     fights: Ints,
     actions: Ints,
@@ -103,7 +103,7 @@ def _run(actions: Ints, factors: Floats, yaws: Floats, speeds: Floats) -> None:
             yaws[agent] += pitch.TURN if turn == 2 else -pitch.TURN
 
 
-@compiled
+@compiled_with_arrays
 def _move(places: Floats, speeds: Floats, boxes: Floats, contacts: Contacts) -> None:
     """Moves all bodies for one step; where they meet, they collide."""
     bodies, normals, depths = contacts
@@ -172,7 +172,7 @@ def _from_box(x: float, z: float, box: Floats) -> tuple[float, float, float]:
     return (cos * away_x - sin * away_z) / distance, (sin * away_x + cos * away_z) / distance, distance
 
 
-@compiled
+@compiled_with_arrays
 def collide(speeds: Floats, bodies: Ints, normals: Floats) -> None:
     """Changes the speeds of bodies ``(K + 1, 2)``, the last of which is the ball, by their contacts (`Contacts`).
 

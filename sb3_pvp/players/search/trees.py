@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -71,7 +71,7 @@ def grow(trees: Trees, nodes: Ints, masks: NDArray[np.bool_], probabilities: Flo
         trees.value[node] = min(max(values[row], np.float32(-1)), np.float32(1))
 
 
-@compiled
+@compiled_with_arrays
 def descend(trees: Trees, budget: Ints, noise: Floats) -> Ints:
     """Goes from the root of each tree to an edge without a child, and gives it one; returns these nodes ``(T,)``.
 
@@ -141,7 +141,7 @@ def _by_puct(trees: Trees, node: int) -> int:
     return int(chosen)
 
 
-@compiled
+@compiled_with_arrays
 def completed(trees: Trees, node: int) -> Floats:
     """Returns the logits of a node's edges with their values: what the policy should have said, ``(count,)``.
 
@@ -168,7 +168,7 @@ def completed(trees: Trees, node: int) -> Floats:
     return improved
 
 
-@compiled
+@compiled_with_arrays
 def _by_gumbel(trees: Trees, node: int, budget: int, noise: Floats) -> int:
     first, improved = trees.first[node], completed(trees, node)
     best, chosen = -np.inf, first
@@ -179,7 +179,7 @@ def _by_gumbel(trees: Trees, node: int, budget: int, noise: Floats) -> int:
     return int(chosen)
 
 
-@compiled
+@compiled_with_arrays
 def _by_completion(trees: Trees, node: int) -> int:
     first, improved = trees.first[node], completed(trees, node)
     chances = np.exp(improved - improved.max())

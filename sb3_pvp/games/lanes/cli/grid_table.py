@@ -154,7 +154,8 @@ def draw_grids(path: Path, rows: Sequence[Row], opponent: str) -> None:
     axes = below.subplots()
     axes.set_axis_off()
     cells = [[each.format(**row) if part in row else "-" for part, each in _COLUMNS.values()] for row in rows]
-    table = axes.table(cells, colLabels=[*_COLUMNS], loc="center", cellLoc="center")
+    widths = [0.12] * (len(_COLUMNS) - 1) + [0.16]
+    table = axes.table(cells, colLabels=[*_COLUMNS], colWidths=widths, loc="center", cellLoc="center")
     table.auto_set_font_size(False)
     table.set_fontsize(8)
     table.scale(1, 1.25)
