@@ -37,6 +37,7 @@ OF_FIGHTS = sorted(name for name, each in zoo.presets().items() if each.algo in 
 
 
 def test_presets_may_name_every_algorithm_of_the_zoo() -> None:
+    zoo.install()
     ours = {hyperparams.ALGO, *hyperparams.OTHER_ALGOS, *hyperparams.installed(hyperparams.ALGORITHMS)}
     assert {*ALGOS} == {*ours, *hyperparams.STOCK_ALGOS}
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.soccer.physics import Floats, Ints
 from sb3_pvp.games.soccer.pitch import AGENT_CAST, BALL_CAST, BOXES, CAST_RADIUS, KIND, NUM_KINDS, RAY_LENGTH, UNTOLD
 
@@ -29,7 +29,7 @@ BLOCKER_END = 5.0
 FAR = 4.0
 
 
-@compiled
+@compiled_with_arrays
 def see(
     fights: Ints,
     places: Floats,
