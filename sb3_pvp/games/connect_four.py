@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.game.arrays import ArrayWorld, NoParams, OutcomeRewards
 from sb3_pvp.game.contract import Contract, Head, Observation, SubAction
 from sb3_pvp.game.contract.turn import Turn
@@ -76,7 +76,7 @@ class ConnectFourWorld(ArrayWorld):
 _OUTCOMES = ((0, 0), (1, 2), (3, 3))
 
 
-@compiled
+@compiled_with_arrays
 def _drop(
     boards: NDArray[np.int64],
     movers: NDArray[np.int64],

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled
+from sb3_pvp.common.compiled import compiled, compiled_with_arrays
 from sb3_pvp.games.lanes import cards, rules
 from sb3_pvp.games.lanes.rules import Battles, Ints, Units
 
@@ -46,7 +46,7 @@ def draw(fights: Ints, figures: Ints, battles: Battles, pictures: Floats) -> Non
     _draw_battles(fights, figures, battles, ground(pictures.shape[-1]).copy(), pictures)
 
 
-@compiled
+@compiled_with_arrays
 def _draw_battles(fights: Ints, figures: Ints, battles: Battles, empty: Floats, pictures: Floats) -> None:
     units, tops, elixir, decks, _, clocks = battles
     size = pictures.shape[3]
