@@ -79,10 +79,11 @@ def port(fighter: Path) -> Iterator[int]:
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Changes to an empty folder; afterwards modules imported from it and registered games are removed."""
+    """Changes to an empty folder; afterwards modules imported from it, and what was registered, are removed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("gymnasium.registry", dict(gymnasium.registry))
+    monkeypatch.setattr("sb3_pvp.policies.files.registry._registered", {})
     modules = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - modules:
