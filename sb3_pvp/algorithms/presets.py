@@ -29,7 +29,6 @@ from sb3_pvp.common.errors import installed, require_known, unknown_name
 from sb3_pvp.common.plain_yaml import read_yaml
 from sb3_pvp.former import CALLBACKS, RETIRED_CALLBACKS
 from sb3_pvp.game import HOME_GAME
-from sb3_pvp.policies.files.registry import algorithm_names
 from sb3_pvp.policies.files.shipped import data_folders
 
 #: The algorithm of all presets but those in the files of `OTHER_ALGOS`. Each environment in the file of an algorithm is
@@ -61,6 +60,8 @@ class Preset:
         """The name of its algorithm; raises `ValueError` if its file names an unknown one."""
         block = _read(self.path).get(self.env_id)
         if isinstance(block, dict) and NAMED_ALGO in block:
+            from sb3_pvp.policies.files.registry import algorithm_names  # needs torch, which lists of presets do not
+
             require_known("algorithm", block[NAMED_ALGO], {ALGO, *OTHER_ALGOS, *STOCK_ALGOS, *algorithm_names()})
             return str(block[NAMED_ALGO])
         return self.path.stem if self.path.stem in OTHER_ALGOS else ALGO
