@@ -27,9 +27,10 @@ from benchmarks.dreamer_proofs.proofs import SETTINGS
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sizes import ModelSize
 from sb3_pvp.algorithms.ppo.resumable import preserved_random_state
-from sb3_pvp.common.atomic_files import replacing
+from sb3_pvp.common.atomic_files import replacing, write_atomically
+from sb3_pvp.common.errors import Refusal
 
-MODEL, REPLAY, LINES = "model.zip", "replay.pkl", "evaluations.jsonl"
+MODEL, REPLAY, LINES, SETTINGS_FILE = "model.zip", "replay.pkl", "evaluations.jsonl", "learner.txt"
 EPISODES = 10  #: Of an evaluation.
 CHEAP = 3  #: So many times as many seeds have learners that need little computation.
 EVALUATION_SEED = 1_000_000_007
@@ -90,6 +91,7 @@ class Learner:
             return model
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed before it saved a model
         folder.mkdir(parents=True)
+        write_atomically(folder / SETTINGS_FILE, repr(self))
         return self.algorithm("MlpPolicy", env, seed=seed, device="cpu", **place, **self.settings)
 
     def seeds(self, seeds: int) -> range:
@@ -229,12 +231,19 @@ def run_part(learners: Mapping[str, Learner], seeds: int, out: Path, seconds: fl
                 return
             out.mkdir(parents=True, exist_ok=True)
             with suppress(Timeout), FileLock(f"{folder}.lock", timeout=0):
+                _require_same(folder / SETTINGS_FILE, learner)
                 if (lines := read_lines(folder)) and lines[-1]["steps"] + every > total:
                     continue
                 is_new = not (folder / MODEL).exists()
                 model = learner.start(folder, seed)
                 left = max(total - model.num_timesteps, 1)
                 model.learn(left, Evaluations(folder, every, total, end), reset_num_timesteps=is_new)
+
+
+def _require_same(path: Path, learner: Learner) -> None:
+    """Raises `Refusal` if a run was begun with other settings, as by another edition of this file."""
+    if path.exists() and path.read_text("utf-8") != repr(learner):
+        raise Refusal(f"{path.parent} was begun by a learner that was set otherwise: give another --out")
 
 
 def folder_of(out: Path, name: str, seed: int) -> Path:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,12 @@ def test_a_run_of_another_process_is_left_to_it(tmp_path: Path, monkeypatch: pyt
         runs.run_part(learners, 1, tmp_path, 60, 20)
     assert not runs.read_lines(folder_of(tmp_path, "small", 0))
     assert runs.read_lines(folder_of(tmp_path, "other", 0))[-1]["steps"] >= 18
+
+
+def test_a_run_that_was_begun_with_other_settings_is_refused(tmp_path: Path) -> None:
+    runs.run_part({"small": SMALL}, 1, tmp_path, 60, 20)
+    with pytest.raises(Refusal, match="was begun by a learner that was set otherwise: give another --out"):
+        runs.run_part({"small": replace(SMALL, n_envs=3)}, 1, tmp_path, 60, 20)
 
 
 def test_a_later_part_has_other_episodes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_pvp.common.compiled import compiled, compiled_with_arrays
+from sb3_pvp.common.compiled import compiled, compiled_inline, compiled_with_arrays
 from sb3_pvp.games.lanes.cards import (
     AIMS,
     BUILDING,
@@ -225,7 +225,7 @@ def _tick(clock: int, figures: Ints, units: Units, tops: Ints, elixir: Ints, scr
         _push_apart(figures, units, tops, bodies)
 
 
-@compiled
+@compiled_inline
 def _act(clock: int, seat: int, slot: int, figures: Ints, units: Units, tops: Ints, scratch: Ints) -> None:
     """Lets a unit choose a target, and strike it or walk to it; writes to the scratch only, and to the unit itself."""
     # Indices instead of slices, here and below: counting references to slices would take longer than the rules.
