@@ -241,9 +241,9 @@ def run_part(learners: Mapping[str, Learner], seeds: int, out: Path, seconds: fl
 
 
 def _require_same(path: Path, learner: Learner) -> None:
-    """Raises `Refusal` if a run was begun with other settings, as by another edition of this file."""
+    """Raises `Refusal` if a run was begun with other settings, as by another version of this file."""
     if path.exists() and path.read_text("utf-8") != repr(learner):
-        raise Refusal(f"{path.parent} was begun by a learner that was set otherwise: give another --out")
+        raise Refusal(f"{path.parent} was begun with other settings: give another --out")
 
 
 def folder_of(out: Path, name: str, seed: int) -> Path:

@@ -11,7 +11,7 @@ from numba.core.options import DefaultOptions
 Function = TypeVar("Function", bound=Callable[..., Any])
 _njit: Any = numba.njit
 # Numba counts references to arrays, at every call, with instructions that wait for the other cores: in a function of a
-# few lines that takes longer than all the rest. The option has no public name, so an edition may lack it.
+# few lines that takes longer than all the rest. The option has no public name, so a version may lack it.
 _UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 
 

@@ -128,7 +128,7 @@ def test_a_run_of_another_process_is_left_to_it(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_that_was_begun_with_other_settings_is_refused(tmp_path: Path) -> None:
     runs.run_part({"small": SMALL}, 1, tmp_path, 60, 20)
-    with pytest.raises(Refusal, match="was begun by a learner that was set otherwise: give another --out"):
+    with pytest.raises(Refusal, match="was begun with other settings: give another --out"):
         runs.run_part({"small": replace(SMALL, n_envs=3)}, 1, tmp_path, 60, 20)
 
 

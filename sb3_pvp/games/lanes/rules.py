@@ -43,7 +43,6 @@ from sb3_pvp.games.lanes.layout import COLUMNS, OWN_ROWS, POCKET, ROWS
 
 Ints = NDArray[np.int64]
 Units = NDArray[np.int32]
-Floats = NDArray[np.float64]
 Battles = tuple[Units, Ints, Ints, Ints, Ints, Ints]  #: See `play_battles`.
 
 MOST_UNITS = 32  #: Of a side, with its towers and spells on their way.
@@ -228,7 +227,6 @@ def _tick(clock: int, figures: Ints, units: Units, tops: Ints, elixir: Ints, scr
 @compiled_inline
 def _act(clock: int, seat: int, slot: int, figures: Ints, units: Units, tops: Ints, scratch: Ints) -> None:
     """Lets a unit choose a target, and strike it or walk to it; writes to the scratch only, and to the unit itself."""
-    # Indices instead of slices, here and below: counting references to slices would take longer than the rules.
     card, other_seat = units[seat, slot, CARD], 1 - seat
     if units[seat, slot, STILL] != 0:
         if units[seat, slot, STILL] > 0:
@@ -460,7 +458,7 @@ def weakest(figures: Ints, own: Units) -> int:
 
 
 @compiled
-def count_towers(fights: Ints, figures: Ints, units: Units, standing: Ints, health: Floats) -> None:
+def count_towers(fights: Ints, figures: Ints, units: Units, standing: Ints, health: NDArray[np.float64]) -> None:
     """Writes how many towers of both sides stand, and their health as shares of a tower's, both ``(N, 2)``."""
     for index, fight in enumerate(fights):
         for seat in range(2):
