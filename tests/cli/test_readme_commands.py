@@ -51,5 +51,5 @@ def test_the_first_block_runs_as_typed(tmp_path: Path) -> None:
         assert server.stdout is not None
         assert "listens on" in server.stdout.readline()
         server.terminate()  # what a background heeds, too
-    assert (tmp_path / "fight.html").is_file() and (tmp_path / "my-arena" / "challenge.yaml").is_file()
+    assert (tmp_path / "shipped.html").is_file() and (tmp_path / "my-arena" / "challenge.yaml").is_file()
     assert len([*(tmp_path / "logs" / "maskable_ppo").iterdir()]) == 2, "the second training continued the first"
