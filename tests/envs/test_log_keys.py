@@ -184,7 +184,8 @@ class Talking(gym.Wrapper[Any, Any, Any, Any]):
 @pytest.mark.parametrize("talk", ["a text", ["a", "list"], {"text": "x", "row": np.zeros(3), "kept": np.float32(2)}])
 def test_what_else_environments_may_say_there_does_no_harm(talk: Any, tmp_path: Path) -> None:
     Talking.talk = talk
-    model = PPO("MlpPolicy", Talking(gym.make("CartPole-v1")), n_steps=64, batch_size=64, n_epochs=1, device="cpu")
+    env = Talking(gym.make("CartPole-v1", max_episode_steps=20))  # so that episodes end within the 64 steps
+    model = PPO("MlpPolicy", env, n_steps=64, batch_size=64, n_epochs=1, device="cpu")
     model.run_folder = tmp_path  # type: ignore[attr-defined]
     model.learn(64, MetricLinesCallback())
     (line,) = [json.loads(each) for each in (tmp_path / "metrics.jsonl").read_text().splitlines()]
