@@ -49,6 +49,7 @@ def points(model: Any, actions: Any = None) -> float:
     return float(((1 - np.abs(decided[:, 1::2] - numbers)) * (decided[:, ::2] == (numbers > 0))).mean())
 
 
+@pytest.mark.slow
 def test_it_learns_numbers_and_choices(trained: MAPOCA) -> None:
     assert points(new_model()) < 0.45  # half of the sides are right, and the numbers are somewhere
     assert points(trained) > 0.93

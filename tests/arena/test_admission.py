@@ -268,6 +268,7 @@ def test_a_name_is_no_folder(arena: Arena, tmp_path: Path, monkeypatch: pytest.M
     assert arena.add("./scripted") == []
 
 
+@pytest.mark.slow
 def test_a_game_in_the_working_directory_is_found_behind_the_walls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

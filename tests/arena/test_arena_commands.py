@@ -135,6 +135,7 @@ def test_mistakes_are_one_line(
     ]
 
 
+@pytest.mark.slow
 def test_an_arena_that_serves_is_stopped_and_goes_on(arena: Path) -> None:
     command = [
         sys.executable,

@@ -108,7 +108,7 @@ MALICE = {
 
 
 #: The others are slow only because each takes a process of its own.
-_QUICK = ("exit", "slow")
+_QUICK = ("slow",)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +184,7 @@ def test_ten_kills_at_random_moments_lose_nothing_and_double_nothing(tmp_path: P
     assert made.recompute() is True and as_json(made.table()) == before
 
 
+@pytest.mark.slow
 def test_a_killed_round_goes_on(tmp_path: Path) -> None:
     made = make(tmp_path / "arena", tuple(f"level-{n}" for n in range(8)), fights_per_match=200)
     process = _started(made.folder)

@@ -50,6 +50,7 @@ def test_bench_rollout_compares_acting_and_roll_outs(capsys: pytest.CaptureFixtu
     assert all(row["n"] == 2 and row["agent_steps"] % 2 == 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_bench_train_compares_acting_learning_and_training(capsys: pytest.CaptureFixture[str]) -> None:
     threads = th.get_num_threads()
     rows = report(capsys, "train", *TINY, "--batches", "1,3")["rows"]

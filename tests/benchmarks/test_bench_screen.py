@@ -152,6 +152,7 @@ def test_an_episode_whose_program_dies_is_played_again(tmp_path: Path, monkeypat
     assert (random["episodes"], random["lost"], right["episodes"], right["lost"]) == (1, 1, 1, 0)
 
 
+@pytest.mark.slow
 def test_without_xvfb_it_is_one_line(tmp_path: Path) -> None:
     for name in ("mss", "Xlib"):
         pytest.importorskip(name)

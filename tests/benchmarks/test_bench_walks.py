@@ -11,7 +11,8 @@ from sb3_pvp.common.errors import require_known
 from tests.paths import ROOT
 
 
-@pytest.mark.parametrize("more", [["--no-train"], pytest.param([], marks=pytest.mark.slow)], ids=["short", "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["--no-train"], []], ids=["short", "all"])
 def test_no_walk_is_longer_than_a_reader_can_follow(more: list[str]) -> None:
     # In a process of its own: there is more to see where nothing has been loaded before.
     command = [sys.executable, "-m", "benchmarks", "walks", "--json", *more]

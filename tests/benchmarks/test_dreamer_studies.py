@@ -238,6 +238,7 @@ def test_a_soak_of_no_minutes_trains_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_soak_ends_with_its_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "SETTINGS", ("n_timesteps:10", "policy:'MlpPolicy'", "train_ratio:-1"))
     with pytest.raises(Refusal, match="the training has ended with code [12]: .*train_ratio"):

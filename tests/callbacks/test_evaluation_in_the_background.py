@@ -69,6 +69,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluations, "wait_for", lambda future, *_: LatePool.jobs.pop(future)())
 
 
+@pytest.mark.slow
 def test_results_and_training_are_the_same_as_without(tmp_path: Path) -> None:
     weights, tables = [], []
     for background in (True, False):

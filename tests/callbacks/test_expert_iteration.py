@@ -34,7 +34,7 @@ def teacher(**changes: Any) -> ExpertIterationCallback:
     return ExpertIterationCallback(**given | {"window": 4000} | changes)
 
 
-@pytest.mark.parametrize("selection", ["puct", "gumbel"])
+@pytest.mark.parametrize("selection", ["puct", pytest.param("gumbel", marks=pytest.mark.slow)])
 def test_policy_and_critic_approach_what_the_search_finds(selection: Any) -> None:
     model = learner()
     memory = remember(model)

@@ -48,7 +48,7 @@ class Watch(ghost_runs.Watch):
         return play.state(), self.own._steps.tolist(), self.own._begins_anew
 
 
-@pytest.mark.parametrize("make", [mapoca, ppo], ids=["mapoca", "ppo"])
+@pytest.mark.parametrize("make", [pytest.param(mapoca, marks=pytest.mark.slow), ppo], ids=["mapoca", "ppo"])
 def test_both_sides_learn_one_after_the_other(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     happened: dict[str, list[Any]] = {name: [] for name in SIDES}
     original = GhostSelfPlay.advance
@@ -103,8 +103,7 @@ def test_the_rest_of_a_rollout_counts_for_nothing_after_a_change() -> None:
     ("make", "stop"),
     [
         (mapoca, 6),
-        (ppo, 6),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((mapoca, 5), (mapoca, 7), (ppo, 9))),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((ppo, 6), (mapoca, 5), (mapoca, 7), (ppo, 9))),
     ],
     ids=["mapoca-6", "ppo-6", "mapoca-5", "mapoca-7", "ppo-9"],
 )

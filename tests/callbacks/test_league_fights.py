@@ -44,7 +44,7 @@ def test_fights_of_a_custom_world_are_not_recorded(tmp_path: Path, env: Any) -> 
     assert league_of(tmp_path, env()).fights == {}
 
 
-@pytest.mark.parametrize("opponent", ["baseline", "generalist@1"])
+@pytest.mark.parametrize("opponent", ["baseline", pytest.param("generalist@1", marks=pytest.mark.slow)])
 def test_who_is_no_snapshot_has_a_curve(tmp_path: Path, opponent: str) -> None:
     env = NhVecEnv(4, opponent=opponent)
     model = PvpPPO("MultiInputPolicy", env, n_steps=250, batch_size=500, n_epochs=1, device="cpu")

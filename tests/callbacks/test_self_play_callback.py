@@ -422,6 +422,7 @@ def test_real_fights_of_all_kinds(tmp_path: Path) -> None:
     assert rows == {2, 3, 4, 5, 6, 7}  # who fights oneself is not rated
 
 
+@pytest.mark.slow
 def test_models_play_in_other_processes(tmp_path: Path) -> None:
     env = SubprocVecEnv([NhEnv] * 2, start_method="fork")
     model = new_model(tmp_path, env, policy=AutoregressivePolicy, n_steps=200)

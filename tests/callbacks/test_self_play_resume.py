@@ -42,10 +42,10 @@ def test_killed_in_the_middle_of_roll_outs(tmp_path: Path, whole: dict[str, Any]
     ("owner", "method", "before"),
     [
         (MatchLog, "append", False),
-        (League, "save", False),
+        pytest.param(League, "save", False, marks=pytest.mark.slow),
         pytest.param(League, "add", False, marks=pytest.mark.slow),
         pytest.param(league_callback, "save_weights", False, marks=pytest.mark.slow),
-        (LeagueCallback, "_publish", True),
+        pytest.param(LeagueCallback, "_publish", True, marks=pytest.mark.slow),
     ],
 )
 def test_killed_while_the_league_is_written(
@@ -93,6 +93,7 @@ def test_ten_kills_at_any_time_in_real_fights(tmp_path: Path) -> None:
     assert_same(often, whole)
 
 
+@pytest.mark.slow
 def test_real_fights_in_self_play_are_resumed(tmp_path: Path) -> None:
     never, often = NhRun(tmp_path / "never"), NhRun(tmp_path / "often")
     for run in (never, often):

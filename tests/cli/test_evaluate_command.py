@@ -211,6 +211,7 @@ def test_wrong_arguments_of_the_environment_are_refused(
     assert message in refusal(model, "--env-kwargs", env_kwargs, capsys=capsys)
 
 
+@pytest.mark.slow
 def test_fights_do_not_depend_on_the_processes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Both sides sample, and are the same model: with the same random numbers they would act alike.
     fights = ("--opponent", str(model), "--stochastic", "--episodes", "7", "--env-kwargs", '{"max_episode_ticks": 60}')

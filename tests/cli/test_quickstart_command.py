@@ -41,6 +41,7 @@ def test_it_trains_and_compares_as_a_story(tmp_path: Path, capsys: pytest.Captur
     assert (shipped is not None) == (run / "fight.html").is_file() == (f"\nAgainst {shipped}: win rate" in output)
 
 
+@pytest.mark.slow
 def test_it_prints_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_info:
         main(["first-fighter", "-n", "100", "--episodes", "5", "--log-folder", str(tmp_path), "--json"])

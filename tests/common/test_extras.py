@@ -64,17 +64,24 @@ def without(modules: str, code: str) -> subprocess.CompletedProcess[str]:
             'arenas need sqlalchemy: pip install "sb3-pvp[arena]"',
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             "psycopg",
             "arena init arena --store postgresql://a@127.0.0.1/b",
             'PostgreSQL databases need psycopg: pip install "sb3-pvp[postgres]"',
+            marks=pytest.mark.slow,
         ),
         ("PIL", "stream NhEnv --to video", 'streams need PIL: pip install "sb3-pvp[screen]"'),
-        ("mss", "stream :77 --to video", 'streams of displays need mss: pip install "sb3-pvp[screen]"'),
-        (
+        pytest.param(
+            "mss",
+            "stream :77 --to video",
+            'streams of displays need mss: pip install "sb3-pvp[screen]"',
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             "websockets",
             "stream http://x --to v",
             'streams of an arena\'s page need websockets: pip install "sb3-pvp[arena]"',
+            marks=pytest.mark.slow,
         ),
     ],
 )

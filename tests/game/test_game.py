@@ -221,6 +221,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_broken_installed_games_are_skipped_until_they_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "broken_games-1.0.dist-info"
     folder.mkdir()

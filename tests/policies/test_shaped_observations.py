@@ -260,6 +260,7 @@ np.save("actions.npy", model.predict(seen, deterministic=True)[0])
 """
 
 
+@pytest.mark.slow
 def test_loaded_elsewhere(tmp_path: Path) -> None:
     model = made("cnn").learn(16 * 32)
     model.save(tmp_path / "cnn.zip")

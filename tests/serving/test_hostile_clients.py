@@ -144,6 +144,7 @@ def test_a_copy_that_failed_is_tried_again(
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 
 
+@pytest.mark.slow
 def test_more_clients_of_predictions_than_files_may_be_open_until_a_signal(folder: Path) -> None:
     """Those that ask go on, the log stays short, and there is room again when the others have left.
 

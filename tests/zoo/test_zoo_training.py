@@ -87,7 +87,10 @@ def test_our_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "usage: sb3-pvp train " in output and "import sb3_pvp.zoo.custom_envs" in output
 
 
-@pytest.mark.parametrize(("options", "actors"), [([], "auto"), (["--actors", "0"], 0), (["--actors", "1"], 1)])
+@pytest.mark.parametrize(
+    ("options", "actors"),
+    [([], "auto"), (["--actors", "0"], 0), pytest.param(["--actors", "1"], 1, marks=pytest.mark.slow)],
+)
 def test_the_number_of_actors(
     options: list[str], actors: int | str, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_strict_worker_notices_an_illegal_action() -> None:
         env.step(np.array([closed[0], *[0] * (len(env.action_space.nvec) - 1)]))
 
 
+@pytest.mark.slow
 def test_an_environment_that_fails_in_its_process_ends_the_training_with_one_line(tmp_path: Path) -> None:
     options = ["--algo", "ppo", "--env", "CartPole-v1", "--vec-env", "subproc", "--eval-freq", "-1", "--seed", "0"]
     options += ["-f", str(tmp_path), "-params", "n_envs:2", "n_steps:64", "env_wrapper:'raising.RaisingEnv'"]

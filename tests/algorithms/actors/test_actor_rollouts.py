@@ -85,6 +85,7 @@ def test_synchronous_rollouts_are_those_without_actors_bit_for_bit(actors: int) 
     assert_equal(alone, model)
 
 
+@pytest.mark.slow
 def test_processes_play_the_same_and_end_with_the_environments() -> None:
     before, alone = children(), new_model()
     seen = learned(alone, 2)

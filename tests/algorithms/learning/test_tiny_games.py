@@ -77,6 +77,7 @@ def share_of_opened_locks(masked: bool) -> float:
     return float(np.mean(rewards))
 
 
+@pytest.mark.slow
 def test_few_legal_actions_among_thousands_need_masks() -> None:
     assert share_of_opened_locks(masked=True) > 0.9
     assert share_of_opened_locks(masked=False) < 0.05

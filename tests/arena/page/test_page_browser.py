@@ -136,8 +136,9 @@ def test_everything_is_reached_by_keyboard(page: Any, address: str) -> None:
     assert {"Rank", "Rating", "level-8", "level-2"} <= reached
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     # The checker is a script of another place, which the policy of the pages forbids.

@@ -145,6 +145,7 @@ def test_who_reads_nothing_is_cut_off(arena: Arena, monkeypatch: pytest.MonkeyPa
         assert asked(f"{address}/api/challenge")[0] == 200
 
 
+@pytest.mark.slow
 def test_who_is_too_far_behind_is_let_go_with_all_that_was_sent(arena: Arena) -> None:
     with TestClient(make_app(arena, ["testserver"], guarded=False)) as http:
         begun = http.post("/api/live", json={"first": "level-8", "second": "level-2", "paused": True}).json()

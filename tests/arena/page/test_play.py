@@ -217,6 +217,7 @@ def test_what_cannot_begin_is_said(client: Any, order: dict[str, Any], said: str
     assert answer.status_code in (404, 409, 422) and said in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_nobody_loses_because_the_server_stops(arena: Arena) -> None:
     with TestClient(make_app(arena, ["testserver"], guarded=False)) as client:
         fight = begun(client, name="Eve", key=KEY)

@@ -221,8 +221,9 @@ def test_connect_four_is_played_to_its_end_with_its_buttons(browser: Any, tmp_pa
         shot(page, "connect-four")
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: Any, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options = {"color_scheme": scheme, "bypass_csp": True, "reduced_motion": "reduce"}

@@ -136,9 +136,10 @@ def test_what_is_printed_is_no_reply(sandbox: Sandbox, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "text",
-    ["no JSON\n", '{"reply": {"value": NaN}}\n', '{"reply": [1]}\n', "[]\n", '{"reply": {}, "done": true}\n', "ÿ\n",
-     '{"done": "' + "[" * 5000 + "\n", '{"reply": ' + '{"a":' * 5000 + "0" + "}" * 5000 + "}\n",
-     '{"other": {}}\n', '{"lacking": [[]]}\n', '{"error": 1}\n', "\n"],
+    ["no JSON\n", '{"reply": {"value": NaN}}\n', '{"reply": ' + '{"a":' * 5000 + "0" + "}" * 5000 + "}\n", "\n",
+     *(pytest.param(text, marks=pytest.mark.slow) for text in (
+        '{"reply": [1]}\n', "[]\n", '{"reply": {}, "done": true}\n', "ÿ\n", '{"done": "' + "[" * 5000 + "\n",
+        '{"other": {}}\n', '{"lacking": [[]]}\n', '{"error": 1}\n'))],
 )  # fmt: skip
 def test_nonsense_ends_the_process(sandbox: Sandbox, text: str) -> None:
     assert death(sandbox, "write_replies", text, 1) == ("nonsense", 1)
@@ -279,6 +280,7 @@ def test_when_the_guard_is_killed_what_it_guards_ends_and_the_next_job_works() -
         assert gone == [guarded] and do(made, "count", 1) == [{"number": 0}]
 
 
+@pytest.mark.slow
 def test_libraries_work_behind_walls(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")

@@ -405,7 +405,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("freeze", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_nothing_outlives_the_parent(how: str, freeze: bool, tmp_path: Path) -> None:
     path = written(tmp_path, painter(freeze=freeze))
     command = [sys.executable, "-c", PARENT.format(end=ENDS[how]), str(path)]

@@ -132,6 +132,7 @@ def test_in_a_mixed_team_each_network_decides_for_its_agent(files: dict[str, str
     assert len(np.unique(wanted[:, 0, :3], axis=0)) > 1 and len(np.unique(wanted[:, 1, 6:], axis=0)) > 1
 
 
+@pytest.mark.slow
 def test_a_mixed_team_plays_whole_games_on_either_seat(files: dict[str, str]) -> None:
     team = mixed(files, *files)
     for other in ("positional", team):

@@ -250,6 +250,7 @@ log.append([match(*PLAYERS[:2], key=f"main/1/{{row}}") for row in range(1000)])
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_an_append(tmp_path: Path) -> None:
     log = MatchLog(tmp_path / "matches.sqlite")
     before = [match(*PLAYERS[:2], key=f"main/0/{row}") for row in range(7)]
@@ -263,6 +264,7 @@ def test_killed_in_the_middle_of_an_append(tmp_path: Path) -> None:
     assert (killed, exit_code) == (2, 0)
 
 
+@pytest.mark.slow
 def test_processes_append_side_by_side_while_another_reads(tmp_path: Path) -> None:
     path, appends, rows = tmp_path / "matches.sqlite", 20, 30
     writers = [start_writer(path, f"exploiter-{number}", appends, rows) for number in range(3)]

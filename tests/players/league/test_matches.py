@@ -284,6 +284,7 @@ def test_matches_on_a_server(league: League) -> None:
         assert logged_in(port) == []
 
 
+@pytest.mark.slow
 def test_a_finished_pair_does_not_stop_a_synchronous_world(league: League) -> None:
     with handler_server(SynchronousServer(LivingWorld).handle) as port:
         settings = FightSettings(world=f"rsps://127.0.0.1:{port}?reset_timeout=5&step_timeout=5")

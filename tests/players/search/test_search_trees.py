@@ -140,6 +140,7 @@ def test_tic_tac_toe_is_never_lost_with_200_simulations() -> None:
     assert [lost for lost, _ in results] == [0, 0] and all(asked > 300 for _, asked in results)
 
 
+@pytest.mark.slow
 def test_connect_four_is_opened_in_the_centre() -> None:
     world = ConnectFourWorld(8, 3)
     world.reset()

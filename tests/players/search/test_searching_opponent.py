@@ -143,6 +143,7 @@ def test_from_observations_alone_it_cannot_play(fighter: Path) -> None:
         opponent.predict(seen, opponent.initial_state([0]), np.ones(1, bool), True, masks)
 
 
+@pytest.mark.slow
 def test_a_model_is_evaluated_as_it_searches(fighter: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = []
     for model in (f"mcts:{fighter}?simulations=60", str(fighter)):

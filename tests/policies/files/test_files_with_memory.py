@@ -29,7 +29,7 @@ def played(opponent: Any, deterministic: bool) -> np.ndarray:
     return np.array(chosen)
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("deterministic", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_files_of_a_fighter_play_alike(kind: str, deterministic: bool, tmp_path: Path) -> None:
     model = rollouts(remembering_model(kind, learning_rate=0.01), 3)

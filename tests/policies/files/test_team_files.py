@@ -154,6 +154,7 @@ def test_rules_between_heads_are_in_files_and_graphs(tmp_path: Path) -> None:
     assert th.equal(actions[:, 1] == 1, actions[:, 0] == 0) and th.equal(actions[:, 3] == 1, actions[:, 2] == 0)
 
 
+@pytest.mark.slow
 def test_a_zip_loads_in_another_project(tmp_path: Path) -> None:
     new_model("gate").save(tmp_path / "team.zip")
     script = f"""

@@ -120,6 +120,7 @@ def test_a_league_resumes_with_the_replay_and_who_sat_opposite(tmp_path: Path) -
     assert logs[0] == logs[1] and len(logs[0]) > 10
 
 
+@pytest.mark.slow
 def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, 2, "CartPole-v1")
     before = replay_of(run)

@@ -149,7 +149,9 @@ def test_failed_trials_do_not_count(journal: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "storage", ["journal", pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"], indirect=True
+    "storage",
+    ["journal", *(pytest.param(each, marks=pytest.mark.slow) for each in ("sqlite", "postgresql"))],
+    indirect=True,
 )
 def test_processes_that_are_killed_lose_and_double_nothing(storage: str) -> None:
     n_trials = 24

@@ -304,7 +304,7 @@ def open_things() -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
-@pytest.mark.parametrize("n_trials", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trials: int) -> None:
     run_sweep(tmp_path, 1)
     made: list[PvpVecEnv] = []

@@ -342,6 +342,7 @@ def test_connections_beyond_the_limit_are_told_so() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_more_clients_than_files_may_be_open() -> None:
     """Those that fight go on, the log stays short, and there is room again when the others have left."""
     command = ["-c", 'ulimit -n 256; exec "$@"', "sh", sys.executable, "-m", "sb3_pvp.cli", "sim-server", "--port", "0"]
@@ -378,7 +379,7 @@ def test_times_that_make_no_sense(options: dict[str, float], words: str) -> None
         asyncio.run(serve(port=0, make_world=FakeWorld, **options))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_signals_end_the_command_cleanly(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "sb3_pvp.cli", "sim-server", "--port", "0", "--tick-rate", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
