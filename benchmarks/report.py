@@ -127,3 +127,9 @@ def _case_row(case: Case, turns: list[dict[str, Turn]]) -> Row:
 
 def _text(value: Any) -> str:
     return "" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def running_means(values: Sequence[float], window: int) -> list[float]:
+    """Returns the mean of the last ``window`` values after each of them, at first of fewer."""
+    starts = [max(0, i - window) for i in range(1, len(values) + 1)]
+    return [sum(values[start:end]) / (end - start) for end, start in enumerate(starts, 1)]

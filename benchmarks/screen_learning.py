@@ -18,17 +18,20 @@ from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecTransposeImage
 
 from benchmarks.json_lines import append_line, read_lines
-from benchmarks.report import Row, print_report
+from benchmarks.report import Row, print_report, running_means
 from sb3_pvp import load
 from sb3_pvp.algorithms.presets import presets
+from sb3_pvp.callbacks.metric_lines import SCORES
 from sb3_pvp.cli.usage import use_one_thread
 from sb3_pvp.common.errors import Refusal, one_line, refusals, require_known
+from sb3_pvp.common.pictures import new_figure
 from sb3_pvp.game import WorldError
 from sb3_pvp.games.screen import ScreenEnv, read_screen_game
 from sb3_pvp.zoo.worker_vec_env import ENDED, WorkerVecEnv
 
 RANDOM, ALL = "random", "all models"
 REPEATS = 10_000  #: Of the bootstrap.
+WINDOW = 40  #: Episodes of a training that are averaged in the picture.
 
 
 def bench_screen_learning(
@@ -38,6 +41,7 @@ def bench_screen_learning(
     episodes: Annotated[int, typer.Option(min=2, help="Episodes of each player.")] = 30,
     displays: Annotated[int | None, typer.Option(min=1, help="Displays side by side; default: as in training.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the actions.")] = 0,
+    picture: Annotated[Path | None, typer.Option(help="Draw the returns of the trainings.", dir_okay=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play episodes of models, which draw their actions, and of random actions, in turns; compare mean returns.
@@ -68,6 +72,8 @@ def bench_screen_learning(
     rows = compared(read_lines(out), names)
     for row in rows:
         row |= hours_of_play(Path(row["case"]), tick) if row["case"] in names else {}
+    if picture is not None:
+        draw_trainings(picture, [Path(name) for name in names], rows[0], tick)
     print_report("screen_learning", rows, ("numpy", "mss"), as_json)
 
 
@@ -154,6 +160,23 @@ def compared(lines: Sequence[Mapping[str, Any]], models: Sequence[str]) -> list[
         rows.append({"case": ALL} | _interval("return", all_mean, all_means))
         rows[-1] |= _interval("more", all_mean - mean, all_means - means)
     return rows
+
+
+def draw_trainings(path: Path, models: Sequence[Path], random: Row, tick: float) -> None:
+    """Draws the mean of the last `WINDOW` returns of each model's training over hours of play, and random actions."""
+    figure = new_figure(8, 4)
+    axes = figure.subplots()
+    for number, model in enumerate(models):
+        lines = read_lines(model.parent / SCORES)
+        hours = [line["step"] * tick / 3600 for line in lines]
+        means = running_means([line["episode/score"] for line in lines], WINDOW)
+        axes.plot(hours[WINDOW // 4 :], means[WINDOW // 4 :], color=f"C{number}", label=model.parent.name)
+    axes.axhline(random["return"], color="k", linewidth=0.8, label="random actions, 95 % interval")
+    axes.axhspan(random["return low"], random["return high"], color="k", alpha=0.12, linewidth=0)
+    axes.set(xlabel="hours of play, of all displays together", ylabel=f"mean return of {WINDOW} episodes")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 def _interval(name: str, mean: Any, means: Any) -> Row:

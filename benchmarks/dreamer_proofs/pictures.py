@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.dreamer_proofs.proofs import PROOFS, Bar, reached_at
+from benchmarks.report import running_means
 
 Runs = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
 
@@ -18,7 +19,7 @@ def table(runs: Runs) -> str:
         bars = PROOFS[name].bars
         reached = [reached_at(episodes, bar) for bar in bars]
         shown = [f"{steps:,}" if steps is not None else f"not in {episodes[-1]['env_steps']:,}" for steps in reached]
-        last = _means(episodes, bars[-1].episodes)[-1]
+        last = running_means([each["episode_return"] for each in episodes], bars[-1].episodes)[-1]
         spent = [f"{episodes[-1]['updates']:,}", f"{episodes[-1]['cpu_s']:,.0f}"]
         rows.append([f"{name}, {seed}", "; ".join(map(_text, bars)), "; ".join(shown), f"{last:,.2f}", *spent])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -39,8 +40,8 @@ def draw_runs(path: Path, runs: Runs) -> None:
         bar = PROOFS[name].bars[0]
         for (each, seed), episodes in sorted(runs.items()):
             if each == name:
-                steps = [episode["env_steps"] for episode in episodes]
-                panel.plot(steps, _means(episodes, bar.episodes), linewidth=1, label=f"seed {seed}")
+                steps, returns = ([episode[key] for episode in episodes] for key in ("env_steps", "episode_return"))
+                panel.plot(steps, running_means(returns, bar.episodes), linewidth=1, label=f"seed {seed}")
         for other in PROOFS[name].bars:
             panel.plot([other.steps], [other.mean], "k*", markersize=9)
         panel.axhline(bar.mean, color="k", linewidth=0.6, linestyle=":")
@@ -50,13 +51,6 @@ def draw_runs(path: Path, runs: Runs) -> None:
         panel.legend(fontsize=7)
     figure.supxlabel("steps of the environment", fontsize=9)
     figure.savefig(path, dpi=110)
-
-
-def _means(episodes: Sequence[Mapping[str, Any]], window: int) -> list[float]:
-    """Returns the mean return of the last episodes after each of them."""
-    returns = [episode["episode_return"] for episode in episodes]
-    starts = [max(0, i - window) for i in range(1, len(returns) + 1)]
-    return [sum(returns[start:end]) / (end - start) for end, start in enumerate(starts, 1)]
 
 
 def _text(bar: Bar) -> str:

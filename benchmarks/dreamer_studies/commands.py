@@ -1,4 +1,4 @@
-"""``python -m benchmarks dreamer scaling|compare|soak``, beside the benchmark of speed."""
+"""``python -m benchmarks dreamer scaling|compare|soak|domains``, beside the benchmark of speed."""
 
 from __future__ import annotations
 
@@ -57,6 +57,21 @@ def soak(
     found = _some(read_samples(out), out)
     draw_soak(out / "soak.png", found)
     typer.echo(soak_table(found))
+
+
+@dreamer.command("domains")
+def domains(
+    out: Out, minutes: Annotated[float, typer.Option(min=0.0, help="CPU minutes of each preset in this part.")] = 5
+) -> None:
+    """Train the preset of each domain that is installed; print a table beside random play and draw domains.png."""
+    from benchmarks.dreamer_studies import domains as study
+
+    for name, preset in study.domain_presets().items() if minutes else ():
+        study.train_part(name, out, 60 * minutes)
+        study.play_randomly(name, preset, out)
+    found = _some(study.domain_rows(out), out)
+    study.draw_domains(out / "domains.png", found)
+    typer.echo(study.domain_table(found))
 
 
 def _some(found: T, out: Path) -> T:

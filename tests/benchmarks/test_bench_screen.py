@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from matplotlib.image import imread
 
 from benchmarks import screen_learning
 from benchmarks.__main__ import main
@@ -150,6 +151,18 @@ def test_an_episode_whose_program_dies_is_played_again(tmp_path: Path, monkeypat
     assert [*lines[1]][2:] == ["failed"] and "has ended with code 3" in lines[1]["failed"]
     random, right = screen_learning.compared(lines, ["right.zip"])
     assert (random["episodes"], random["lost"], right["episodes"], right["lost"]) == (1, 1, 1, 0)
+
+
+def test_the_returns_of_trainings_are_drawn(tmp_path: Path) -> None:
+    models = [tmp_path / name / "Screen-v0.zip" for name in ("one", "two")]
+    for model in models:
+        for step in range(1, 60):
+            model.parent.mkdir(exist_ok=True)
+            append_line(model.parent / "scores.jsonl", {"step": step * 100, "episode/score": step / 2})
+    random = {"return": 9.0, "return low": 8.0, "return high": 10.0}
+    screen_learning.draw_trainings(tmp_path / "a.png", models, random, 0.2)
+    screen_learning.draw_trainings(tmp_path / "b.png", models[:1], random, 0.2)
+    assert (imread(tmp_path / "a.png") != imread(tmp_path / "b.png")).any()
 
 
 @pytest.mark.slow

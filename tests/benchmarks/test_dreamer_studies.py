@@ -19,7 +19,8 @@ from matplotlib.image import imread
 from stable_baselines3 import PPO
 
 from benchmarks.__main__ import main
-from benchmarks.dreamer_studies import runs, soak
+from benchmarks.dreamer_studies import domains, runs, soak
+from benchmarks.dreamer_studies.domains import domain_rows, domain_table, draw_domains
 from benchmarks.dreamer_studies.pictures import (
     draw_comparison,
     draw_scaling,
@@ -30,6 +31,7 @@ from benchmarks.dreamer_studies.pictures import (
 )
 from benchmarks.dreamer_studies.runs import COMPARISON, LINES, SCALED, SCALING, TASKS, Learner, folder_of
 from benchmarks.dreamer_studies.soak import draw_soak, growth, read_samples, soak_part, soak_table
+from benchmarks.json_lines import append_line
 from sb3_pvp.algorithms.dreamer.dreamer import DreamerV3
 from sb3_pvp.algorithms.dreamer.sizes import SIZES
 from sb3_pvp.common.errors import Refusal
@@ -300,3 +302,34 @@ def test_without_runs_there_is_nothing_to_draw(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit) as ended:
         main(["dreamer", "scaling", "--out", str(tmp_path), "--minutes", "0"])
     assert ended.value.code == 2 and "has no evaluations yet: give --minutes" in capsys.readouterr().err
+
+
+def test_domains_become_a_table_and_a_picture_beside_random_play(tmp_path: Path) -> None:
+    for name, gain in (("Atari", 0.1), ("MiniGrid", 0.0)):
+        (tmp_path / name).mkdir()
+        scores = [{"step": 10 * i, "episode/score": gain * i + i % 2} for i in range(1, 201)]
+        (tmp_path / name / "scores.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in scores))
+        for i in range(40):
+            append_line(tmp_path / domains.RANDOM, {"preset": name, "return": i % 2})
+        for _ in range(2):
+            append_line(tmp_path / domains.PARTS, {"preset": name, "cpu_s": 60.0})
+    (tmp_path / "Crafter").mkdir()
+    (tmp_path / "Crafter" / "scores.jsonl").touch()  # whose first episode has not ended yet
+    learnt, not_learnt = rows = domain_rows(tmp_path)
+    more, low, high = learnt["more"]
+    assert more == pytest.approx(0.1 * 180.5) and more - 1 < low < more < high < more + 1
+    assert not_learnt["more"][0] == pytest.approx(0) and not_learnt["more"][1] < 0 < not_learnt["more"][2]
+    assert "| `Atari` | 2,000 | 200 | 2.0 | 0.50 | 18.55 of 40 | +18.05 (" in domain_table(rows)
+    draw_domains(tmp_path / "domains.png", rows)
+    assert imread(tmp_path / "domains.png").shape[1] > 600
+
+
+@pytest.mark.slow
+def test_a_preset_is_trained_in_parts_and_random_actions_are_played(tmp_path: Path) -> None:
+    pytest.importorskip("minigrid")
+    preset = domains.domain_presets()["MiniGrid"]
+    for _ in range(2):
+        domains.train_part("MiniGrid", tmp_path, 12)
+        domains.play_randomly("MiniGrid", preset, tmp_path)
+    (row,) = domain_rows(tmp_path)
+    assert row["cpu_s"] >= 24 and len(row["random"]) == domains.EPISODES and len(row["returns"])

@@ -8,6 +8,7 @@ folder is found by name; no code knows a fighter. Earlier versions are beside it
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -97,10 +98,16 @@ def shipped_folder() -> Path | None:
 def shipped_names(game: str | None = None) -> list[str]:
     """Returns the names of all fighters that ship, sorted; with ``game`` only those with a card for that game."""
     folder = shipped_folder()
-    files = sorted(folder.glob(f"[!.]*{SUFFIX}")) if folder else []
+    files = _fighters(folder, folder.stat().st_mtime_ns) if folder else ()
     return [
         file.stem for file in files if game is None or (file.with_suffix(_CARD).is_file() and _read(file).game == game)
     ]
+
+
+@lru_cache(maxsize=4)
+def _fighters(folder: Path, changed: int) -> tuple[Path, ...]:
+    """Returns the fighters' files, sorted; listed again when the folder has ``changed``: every opponent's name asks."""
+    return tuple(sorted(folder.glob(f"[!.]*{SUFFIX}")))
 
 
 def shipped_file(name: str | Path) -> Path | None:
