@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import SkipValidation
-from stable_baselines3.common.logger import Figure as LoggedFigure
+from stable_baselines3.common.logger import Image
 
 from sb3_pvp.callbacks import base
 from sb3_pvp.common.arguments import AT_LEAST_1, OptionalPath, PositiveInt, checked
 from sb3_pvp.common.atomic_files import replacing, write_atomically
 from sb3_pvp.common.errors import extra
-from sb3_pvp.common.pictures import new_figure
+from sb3_pvp.common.pictures import drawn, new_figure, write_png
 from sb3_pvp.players.league import LEARNER, League, MatchRecord, Player, Standing, check_anchors
 from sb3_pvp.players.league.leaderboard import FORMATS, snapshot_standings
 from sb3_pvp.players.league.league import is_snapshot
@@ -184,10 +184,10 @@ class LeagueCallback(base.PvpCallback):
         standings = league.leaderboard()
         write_atomically(league.folder / "leaderboard.csv", FORMATS["csv"](standings))
         for name, figure in (("payoff", plot_payoff(league, standings)), ("ratings", plot_ratings(standings))):
+            pixels = drawn(figure)
             with replacing(league.folder / f"{name}.png") as path:
-                figure.savefig(path, dpi=100)
-            # Not made with pyplot, so there is nothing to close.
-            self.logger.record(f"league/{name}", LoggedFigure(figure, close=False), exclude=base.ALL_BUT_TENSORBOARD)
+                write_png(path, pixels)
+            self.logger.record(f"league/{name}", Image(pixels, "HWC"), exclude=base.ALL_BUT_TENSORBOARD)
         # Snapshots without matches have no rating of their own yet.
         for _, newest in [pair for pair in snapshot_standings(standings, LEARNER) if pair[1].games][-1:]:
             for name, value in (("latest", newest.rating), ("low", newest.low), ("high", newest.high)):

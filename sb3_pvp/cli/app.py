@@ -36,26 +36,22 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help
 class _Commands(TyperGroup):
     """Our commands, then those that games add by entry point, which are imported on first use."""
 
-    def __init__(self, **keywords: Any) -> None:
-        super().__init__(**keywords)
-        self._of_games = installed(_ENTRY_POINTS)
-
     def list_commands(self, context: Any) -> list[str]:
         """Returns the names of all commands, without importing those of games."""
-        return [*dict.fromkeys([*super().list_commands(context), *self._of_games])]
+        return [*dict.fromkeys([*super().list_commands(context), *installed(_ENTRY_POINTS)])]
 
     def get_command(self, context: Any, name: str) -> Any:
         """Returns a command; imports one of a game, a function or a Typer app, and makes a Typer command of it."""
-        if name in self._of_games and name not in self.commands:
-            loaded = self._of_games[name].load()
+        found = super().get_command(context, name)
+        if found is None and (of_game := installed(_ENTRY_POINTS).get(name)):
+            loaded = of_game.load()
             # Typer only makes commands as part of an app; an app with a single command is that command.
             alone = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
             if isinstance(loaded, typer.Typer):
                 loaded.rich_markup_mode, alone = self.rich_markup_mode, loaded
             else:
                 alone.command(name)(loaded)
-            self.commands[name] = written_alike(typer.main.get_command(alone))
-        found = super().get_command(context, name)
+            return written_alike(typer.main.get_command(alone))
         if found is None and (lacking := missing(_ENTRY_POINTS, name)):
             raise Refusal(lacking)
         return found

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
@@ -161,14 +162,20 @@ def written_alike(command: Any) -> Any:
     return command
 
 
+@lru_cache(maxsize=4)
+def _command_of(app: typer.Typer, at_terminal: bool) -> Any:
+    """Returns the command that an app is; Typer reads the signatures of all functions for it, which takes a while."""
+    app.rich_markup_mode = "rich" if at_terminal else None  # no box drawing in pipes and files
+    return written_alike(typer.main.get_command(app))
+
+
 def run_app(app: typer.Typer, name: str, arguments: list[str] | None) -> NoReturn:
     """Runs a command line and exits: with code 2 and one line on stderr for wrong usage and impossible values."""
     try:
-        app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # no box drawing in pipes and files
         print_in_order()
         arguments = sys.argv[1:] if arguments is None else arguments
-        command = written_alike(typer.main.get_command(app))
         with stopping():
+            command = _command_of(app, sys.stdout.isatty())
             code = command.main(arguments, prog_name=name, standalone_mode=False, obj={"arguments": arguments})
     except Exception as error:
         machine = no_space(error) or (error if isinstance(error, OSError) else None)
