@@ -10,8 +10,8 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 train: $(RUNS)  ## Train a first fighter, and show how often it wins, also against the one that ships.
 	$(BIN)/sb3-pvp quickstart
 
-test: $(READY)  ## All tests but the slow ones.
-	$(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 4 --dist loadfile
+test: $(READY)  ## All tests but the slow ones; a process more than cores, since some wait for others.
+	$(BIN)/python -m pytest -m "not slow" -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile
 
 test-slow: $(READY)  ## The slow tests.
 	$(BIN)/python -m pytest -m slow

@@ -20,7 +20,7 @@ os.environ.setdefault("SB3_PVP_CORES", "1")
 torch.set_num_threads(1)
 
 # No test asserts an absolute time: on a busy machine, one example may take a second.
-settings.register_profile("sb3_pvp", deadline=None)
+settings.register_profile("sb3_pvp", deadline=None, max_examples=50)
 settings.load_profile("sb3_pvp")
 
 _HANDLERS = {number: signal.getsignal(number) for number in STOP_SIGNALS}

@@ -141,7 +141,7 @@ def test_options_beside_a_preset_replace_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["scripts/train.py"], pytest.param(["-m", "sb3_pvp.zoo", "train"], marks=pytest.mark.slow)],
+    [pytest.param(["scripts/train.py"], marks=pytest.mark.slow), ["-m", "sb3_pvp.zoo", "train"]],
     ids=["script", "module"],
 )
 def test_an_unknown_preset_is_one_line_and_exit_code_2(command: list[str]) -> None:

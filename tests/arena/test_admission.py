@@ -190,6 +190,7 @@ def test_a_file_that_is_refused_is_not_kept_and_keeps_nobody_out(
     assert {each.player for each in arena.check(str(folder))} == {"a", "b@1.onnx", "c.onnx"}
 
 
+@pytest.mark.slow
 def test_a_fighter_of_another_game_is_refused(models: Path, tmp_path: Path) -> None:
     made = Arena.create(tmp_path / "duel", Challenge(name="duel", game=GAME))
     (report,) = made.add(str(models / "archer.fighter"))

@@ -34,6 +34,7 @@ def bench(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> t
     return printed.out, printed.err
 
 
+@pytest.mark.slow
 def test_a_real_server_loses_no_step_among_rapid_connections(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--connections", "6", "--pairs", "0.4", "--seconds", "0.3", "--rapid-connects", "60", "--json"]
     out, err = bench(capsys, *options)

@@ -27,6 +27,7 @@ def test_json_has_speeds_and_all_pairs(capsys: pytest.CaptureFixture[str]) -> No
         assert row["won"] + row["lost"] + row["time_limit"] == row["n"] == 3
 
 
+@pytest.mark.slow
 def test_a_player_of_one_s_own_plays_all_others(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(bench(capsys, "--seconds", "0", "--games", "1", "--player", "noop", "--json")[0])["rows"]
     assert len([row for row in rows if row["case"].startswith("noop against")]) == 4

@@ -131,6 +131,7 @@ def test_agents_of_pettingzoo_are_paid_by_their_environment(monkeypatch: pytest.
     assert own[:, 0].tolist() == [1, 1] and own.sum(1).tolist() == paid.tolist()
 
 
+@pytest.mark.slow
 def test_speeds_stand_beside_those_of_one_large_agent(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--n-envs", "4", "--n-steps", "8", "--seconds", "0.01", "--json")
     rows = json.loads(bench(capsys, "mapoca", *given)[0])["rows"]
@@ -139,6 +140,7 @@ def test_speeds_stand_beside_those_of_one_large_agent(capsys: pytest.CaptureFixt
     assert all(row["agent_steps_per_core_s"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_hours_of_the_usual_runs_with_ghosts(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--n-envs", "2", "--n-steps", "4", "--seconds", "0.01", "--json")
     rows = json.loads(bench(capsys, "ghost", *given)[0])["rows"]

@@ -98,7 +98,9 @@ def test_a_missing_extra_is_one_line(
     assert done.stderr.rstrip().endswith(f"error: {line}")
 
 
-@pytest.mark.parametrize("game", ["NhEnv", "SoccerTwos-v0", "ChessPvP-v0"])
+@pytest.mark.parametrize(
+    "game", ["NhEnv", *(pytest.param(game, marks=pytest.mark.slow) for game in ("SoccerTwos-v0", "ChessPvP-v0"))]
+)
 def test_a_viewer_that_draws_says_what_it_lacks(game: str) -> None:
     code = (
         "from sb3_pvp.game import find_game, make_world\n"
@@ -111,6 +113,7 @@ def test_a_viewer_that_draws_says_what_it_lacks(game: str) -> None:
     assert said.endswith('MissingExtra: pictures need pygame: pip install "sb3-pvp[render]"')
 
 
+@pytest.mark.slow
 def test_a_bare_install_plays_fights_and_evaluates() -> None:
     code = (
         "import gymnasium as gym\n"

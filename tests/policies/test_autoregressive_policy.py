@@ -188,6 +188,7 @@ def test_weights_start_orthogonal_with_the_gains_of_the_reference() -> None:
     assert not any(parameter.any() for name, parameter in policy.named_parameters() if "bias" in name)
 
 
+@pytest.mark.slow
 def test_a_saved_model_acts_alike_where_sb3_pvp_was_not_imported(
     model: MaskablePPO, observation: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -181,7 +181,7 @@ def test_it_learns_from_pixels_with_the_networks_of_sb3(extractor: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [*EXTRACTORS, "stock"])
-@pytest.mark.parametrize("frame_ages", [(0,), (0, 1)], ids=["one", "two"])
+@pytest.mark.parametrize("frame_ages", [pytest.param((0,), marks=pytest.mark.slow), (0, 1)], ids=["one", "two"])
 def test_everything_that_acts_decides_alike(kind: str, frame_ages: tuple[int, ...], tmp_path: Path) -> None:
     model = made(kind, frame_ages=frame_ages).learn(16 * 32)
     seen, masks = positions(PLANES_GAME)

@@ -56,7 +56,7 @@ def fights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Fi
     return folder, {kind: Fights(kind, folder) for kind in KINDS}
 
 
-@pytest.fixture(scope="module", params=["compiled", "onnx", "torch"])
+@pytest.fixture(scope="module", params=["compiled", "onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def server(request: pytest.FixtureRequest, fights: tuple[Path, Any]) -> Iterator[RunningServer]:
     with serving(fights[0], backend=request.param) as running:
         yield running

@@ -167,6 +167,7 @@ def test_who_comes_back_goes_on(client: Any) -> None:
     assert messages[-1]["outcomes"][0] in ("won", "lost", "tied")
 
 
+@pytest.mark.slow
 def test_nobody_takes_all_places(arena: Arena) -> None:
     with TestClient(make_app(arena, ["testserver"])) as client:
         order = {"second": "level-5", "person": {}}

@@ -145,6 +145,7 @@ def test_nonsense_ends_the_process(sandbox: Sandbox, text: str) -> None:
     assert death(sandbox, "write_replies", text, 1) == ("nonsense", 1)
 
 
+@pytest.mark.slow
 def test_replies_may_be_large_but_not_endless(sandbox: Sandbox) -> None:
     # orjson reserves eight times a text's size.
     with closing(Sandbox(PLAY, {"word": "hello"}, SandboxLimits(memory_mb=1024))) as made:
@@ -228,7 +229,9 @@ def of_user(user: int) -> list[psutil.Process]:
     ]
 
 
-@pytest.mark.parametrize("unnoticed", [["_filter_calls"], ["_filter_calls", "fork_apart"]])
+@pytest.mark.parametrize(
+    "unnoticed", [pytest.param(["_filter_calls"], marks=pytest.mark.slow), ["_filter_calls", "fork_apart"]]
+)
 def test_a_fork_bomb_leaves_nothing(unnoticed: list[str]) -> None:
     need()
     # Without process numbers of their own, its processes are found by their user.

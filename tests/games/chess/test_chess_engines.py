@@ -129,7 +129,7 @@ def test_an_engine_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("on_go", "words"),
     [
-        ("while true; do sleep 1; done", "did not answer 'go' within 3 seconds"),
+        pytest.param("while true; do sleep 1; done", "did not answer 'go' within 3 seconds", marks=pytest.mark.slow),
         ("while true; do echo info nonsense; done", "did not answer 'go' within 3 seconds"),
         ("exit 1", "has ended"),
         ("kill -9 $$", "has ended"),

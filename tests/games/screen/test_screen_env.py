@@ -171,12 +171,12 @@ SCORE = r"score(?: (\d+))?"
     ("pattern", "of", "rewards", "until"),
     [
         (SCORE, "rise", [60, 0, 10, 0, 0, 0, 0], {"until": "it"}),
-        (SCORE, "rise", [60, 0, 10, 0, 0, 0, 0], {}),
         (SCORE, "change", [60, 0, 10, 0, -20, 0, 0], {}),
-        (SCORE, "value", [100, 0, 110, 0, 90, 0, 0], {}),
-        ("hit", "rise", [0, 0, 0, 1, 1, 2, 0], {}),
-        ("hit", "change", [0, 0, 0, 1, 1, 2, 0], {}),
         ("hit", "value", [0, 0, 0, 1, 1, 2, 0], {}),
+        pytest.param(SCORE, "rise", [60, 0, 10, 0, 0, 0, 0], {}, marks=pytest.mark.slow),
+        pytest.param(SCORE, "value", [100, 0, 110, 0, 90, 0, 0], {}, marks=pytest.mark.slow),
+        pytest.param("hit", "rise", [0, 0, 0, 1, 1, 2, 0], {}, marks=pytest.mark.slow),
+        pytest.param("hit", "change", [0, 0, 0, 1, 1, 2, 0], {}, marks=pytest.mark.slow),
     ],
 )
 def test_lines_of_a_log_are_worth_what_is_new_in_them(
@@ -264,7 +264,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), FAULTS)
+@pytest.mark.parametrize(
+    ("changes", "message"), [*FAULTS[:3], *(pytest.param(*each, marks=pytest.mark.slow) for each in FAULTS[3:])]
+)
 def test_what_fails_at_the_start_is_one_line(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ScreenError, match=message) as failed:
         made(tmp_path, **changes).reset()

@@ -54,6 +54,7 @@ def random_games(opponent: Any, ticks: int, rows: int = 8, **settings: Any) -> t
     return env, ends
 
 
+@pytest.mark.slow
 def test_it_plays_in_an_environment_and_wins(fighter: Path) -> None:
     env, ends = random_games(f"mcts:{fighter}?simulations=40", 60)
     assert env.reset_infos[0]["opponent"] == "fighter?simulations=40"

@@ -95,7 +95,11 @@ def models() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("greedy", [True, False, None], ids=["greedy", "sampled", "mixed"])
+@pytest.mark.parametrize(
+    "greedy",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in (True, False)), None],
+    ids=["greedy", "sampled", "mixed"],
+)
 def test_graphs_compute_what_the_policy_does(models: dict[str, Any], shape: str, greedy: bool | None) -> None:
     model = models[shape]
     fights = Fights(NhVecEnv(64, frame_ages=SHAPES[shape][1]), 12, seed=1)
@@ -115,7 +119,7 @@ def test_ten_thousand_observations(models: dict[str, Any], shape: str) -> None:
         compare(models[shape].policy, parts, th.from_numpy(fights.masks), uniforms)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(cases(contracts(), batch=16), st.integers(0, 2**31))
 def test_graphs_of_random_policies_of_random_games(case: Case, seed: int) -> None:
     uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=th.Generator().manual_seed(seed))

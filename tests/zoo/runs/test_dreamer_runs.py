@@ -138,6 +138,7 @@ def test_other_environments_go_on_with_new_episodes(tmp_path: Path, capsys: pyte
     assert "Episode Reward" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_after_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice in the middle of a rollout, and in its last step: as the run that was not, match by match."""
     (tmp_path / "run.yml").write_text(f"{LEAGUE}  ent_coef: {FALLS}\n")

@@ -65,6 +65,7 @@ def test_a_run_with_self_play_is_trained_and_watched(tmp_path: Path, capsys: pyt
     assert not end.value.code and (tmp_path / "game.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_run_with_a_ghost_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     ghost = {"save_steps": 300, "team_change": 900, "swap_steps": 100, "time_horizon": 20}
     callbacks = ["sb3_pvp.callbacks.MaskableCheckpointCallback", {"sb3_pvp.callbacks.GhostSelfPlayCallback": ghost}]

@@ -187,7 +187,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize("file", ["evaluations.npz", "NhEnv/args.yml", "initial_model.zip", "NhEnv.zip"])
 def test_a_run_resumes_without_a_file_that_is_cut(file: str, share: float, short: Path, tmp_path: Path) -> None:
     path = run_in(shutil.copytree(short, tmp_path, dirs_exist_ok=True)) / file

@@ -85,6 +85,7 @@ def test_each_world_has_a_server_of_its_own_for_as_long_as_it_is_open(
     worlds[1].close()
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_is_started_again_unless_it_ends_at_once(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
