@@ -11,7 +11,8 @@ train: $(RUNS)  ## Train a first fighter, and show how often it wins, also again
 	$(BIN)/sb3-pvp quickstart
 
 test: $(READY)  ## All tests but the slow ones; a process more than cores, since some wait for others.
-	$(BIN)/python -m pytest -m "not slow" -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n $$($(BIN)/python -c 'import os; print(min(os.cpu_count() + 1, 4))') \
+		--dist loadfile
 
 test-slow: $(READY)  ## The slow tests.
 	$(BIN)/python -m pytest -m slow
