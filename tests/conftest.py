@@ -2,10 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from hypothesis import settings
@@ -24,6 +28,28 @@ settings.register_profile("sb3_pvp", deadline=None, max_examples=50)
 settings.load_profile("sb3_pvp")
 
 _HANDLERS = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+#: The process that compiles for all workers of pytest-xdist.
+_COMPILING = "SB3_PVP_TESTS_COMPILING"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compiles the rules of the home game, which takes most of a minute, while the workers collect their tests."""
+    if getattr(session.config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        steps = "env = NhVecEnv(1, opponent='noop'); env.reset(); env.step(env.action_space.sample()[None])"
+        command = [sys.executable, "-c", f"from sb3_pvp.envs import NhVecEnv; {steps}"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        session.config.add_cleanup(process.wait)  # type: ignore[arg-type]
+        os.environ[_COMPILING] = str(process.pid)
+
+
+def pytest_collection_finish() -> None:
+    """A worker waits for that, else it would compile all itself."""
+    if "PYTEST_XDIST_WORKER" in os.environ and (pid := os.environ.pop(_COMPILING, None)):
+        with suppress(psutil.Error):
+            while psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -289,6 +289,7 @@ def test_a_file_of_an_unknown_algorithm_is_one_line(
             reader(other)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused_in_one_line(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trained in another game, NhEnv"):
         PvpVecEnv(2, game=GAME, opponent=str(table))

@@ -85,6 +85,7 @@ def test_only_a_critic_that_sees_the_weather_learns_the_crops() -> None:
     assert shares["informed"] > 0.7 > shares["blind"]
 
 
+@pytest.mark.slow
 def test_against_rock_the_learner_learns_paper() -> None:
     shares = run("rock_paper_scissors", total_timesteps=40_000)
     assert len(shares) == 5 and shares[0][1] > 0.7

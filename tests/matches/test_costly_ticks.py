@@ -161,6 +161,7 @@ def test_the_interval_covers_the_cost_as_often_as_it_says() -> None:
     assert np.mean([each.cost for each in found]) == pytest.approx(0.1, abs=0.04)
 
 
+@pytest.mark.slow
 def test_the_costs_of_the_chosen_are_not_those_they_were_chosen_by() -> None:
     """Of six ticks that cost nothing, the one that looks costliest costs nothing on average."""
     fights = [

@@ -226,6 +226,7 @@ def test_runs_meet_where_all_of_them_have_been() -> None:
         summarize([short, line([40, 50], [0, 0])])
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth() -> None:
     """Of the mean of 20 normal runs, in about 95 of 100 tries."""
     rng = np.random.default_rng(0)

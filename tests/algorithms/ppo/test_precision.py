@@ -139,6 +139,7 @@ def test_a_wrong_precision_is_one_clear_error(make: Callable[[], object], messag
         make()
 
 
+@pytest.mark.slow
 def test_learns_the_game_with_bfloat16() -> None:
     model = new_model(
         GuessingGame(num_envs=16),

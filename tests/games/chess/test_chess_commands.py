@@ -218,6 +218,7 @@ def session(model: Path | str, deterministic: bool = True) -> UciSession:
     return UciSession("fighter", *find_player(str(model), deterministic))
 
 
+@pytest.mark.slow
 def test_a_fighter_plays_whole_games_by_uci(model: Path) -> None:
     talks, rng = session(model), np.random.default_rng(0)
     assert [*talks.answers("uci")][-1] == "uciok" and [*talks.answers("isready")] == ["readyok"]

@@ -276,6 +276,7 @@ def test_fights_that_are_over_are_kept_if_an_error_ends_the_others(
     assert len(league.log) == len(ended) == 3
 
 
+@pytest.mark.slow
 def test_matches_on_a_server(league: League) -> None:
     with world_server(SimWorld) as port:
         settings = FightSettings(world=f"rsps://127.0.0.1:{port}", max_episode_ticks=30)

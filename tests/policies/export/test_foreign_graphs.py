@@ -60,6 +60,7 @@ def test_a_graph_of_a_small_file_needs_little_memory() -> None:
         onnx_graph.actor_graph(policy)
 
 
+@pytest.mark.slow
 def test_threads_can_make_graphs_at_once() -> None:
     """As the server does while another thread exports."""
     policy = random_nh(3).policy

@@ -88,6 +88,7 @@ def test_the_winner_is_trained_from_its_file(swept: Path, tmp_path: Path) -> Non
     assert same_weights(model, PvpPPO.load(before))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_reproducible(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = tmp_path / "again.log"
     run_sweep(tmp_path, 3, "--storage", str(journal), "--seed", "5", "--pruner", "none", "--verbose", "1")
@@ -152,6 +153,7 @@ def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
         assert 0 <= shares["past"] <= 1 - shares["self_play"]
 
 
+@pytest.mark.slow
 def test_a_trial_without_a_chance_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([1.0, 1.0, 1.0, 1.0, 0.0])
     monkeypatch.setattr("sb3_pvp.zoo.sweeps.sweep.win_rates", lambda *_: {"sweep/win_rate": next(rates)})
@@ -304,7 +306,7 @@ def open_things() -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
-@pytest.mark.parametrize("n_trials", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_trials: int) -> None:
     run_sweep(tmp_path, 1)
     made: list[PvpVecEnv] = []
