@@ -98,16 +98,16 @@ def shipped_folder() -> Path | None:
 def shipped_names(game: str | None = None) -> list[str]:
     """Returns the names of all fighters that ship, sorted; with ``game`` only those with a card for that game."""
     folder = shipped_folder()
-    files = _fighters(folder, folder.stat().st_mtime_ns) if folder else ()
+    files = sorted(folder.glob(f"[!.]*{SUFFIX}")) if folder else []
     return [
         file.stem for file in files if game is None or (file.with_suffix(_CARD).is_file() and _read(file).game == game)
     ]
 
 
 @lru_cache(maxsize=4)
-def _fighters(folder: Path, changed: int) -> tuple[Path, ...]:
-    """Returns the fighters' files, sorted; listed again when the folder has ``changed``: every opponent's name asks."""
-    return tuple(sorted(folder.glob(f"[!.]*{SUFFIX}")))
+def _names_in(folder: Path, changed: int) -> list[str]:
+    """Returns `shipped_names`, listed again when the folder has ``changed``: each name of an opponent is looked up."""
+    return shipped_names()
 
 
 def shipped_file(name: str | Path) -> Path | None:
@@ -115,9 +115,11 @@ def shipped_file(name: str | Path) -> Path | None:
 
     ``generalist@1`` is that version of it, whatever comes later; raises `FileNotFoundError` if it has no such version.
     """
-    folder, known = shipped_folder(), shipped_names()
-    if folder is None or str(name) in known:
-        return folder and folder / f"{name}{SUFFIX}"
+    if (folder := shipped_folder()) is None:
+        return None
+    known = _names_in(folder, folder.stat().st_mtime_ns)
+    if str(name) in known:
+        return folder / f"{name}{SUFFIX}"
     if (wanted := _VERSION.fullmatch(str(name))) is None or wanted[1] not in known:
         return None
     newest = shipped_version(wanted[1])
