@@ -56,6 +56,8 @@ def bench_screen_learning(
     """
     use_one_thread()
     with refusals():
+        if picture and (lacking := [str(path) for path in models if not (path.parent / SCORES).is_file()]):
+            raise Refusal(f"--picture needs {SCORES} beside each model, not so {', '.join(lacking)}")
         known = {name: each for name, each in presets().items() if each.env_id == "Screen-v0"}
         require_known("preset", preset, known)
         hyperparams = known[preset].hyperparams()

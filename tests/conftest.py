@@ -45,7 +45,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """A worker waits for that, else it would compile all itself."""
+    """A worker waits until the rules are compiled, else it would compile them itself."""
     if "PYTEST_XDIST_WORKER" in os.environ and (pid := os.environ.pop(_COMPILING, None)):
         with suppress(psutil.Error):
             while psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:

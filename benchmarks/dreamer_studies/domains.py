@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import closing, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +12,24 @@ import psutil
 from rl_zoo3.utils import get_wrapper_class
 from stable_baselines3.common.env_util import make_vec_env
 
+from benchmarks.dreamer_studies.soak import ended, start_training
 from benchmarks.json_lines import append_line, read_lines
 from benchmarks.report import running_means
 from sb3_pvp.algorithms.presets import Preset, presets
 from sb3_pvp.callbacks.metric_lines import SCORES
-from sb3_pvp.common.errors import Refusal
-from sb3_pvp.common.processes import SAVING_GRACE, WatchedProcess
 from sb3_pvp.zoo.domains import DOMAINS, register_domain
 
 #: The CPU seconds of each part of a training, and the returns of random episodes: a line each.
 PARTS, RANDOM = "parts.jsonl", "random.jsonl"
 EPISODES = 40  #: Of random actions, and at most so many at the end of a training are its last ones.
+LEAST = 5  #: Last episodes of which there is an interval; of a single one it would be that of random actions.
 REPEATS = 10_000  #: Of the bootstrap.
 
 
 def domain_presets() -> dict[str, Preset]:
     """Returns the presets whose environments are of packages that are installed."""
-    prefixes = tuple(
-        prefix
-        for domain in DOMAINS.values()
-        for prefix in domain.prefixes
-        if not any(find_spec(each) is None for each in domain.packages)
-    )
-    return {name: each for name, each in presets().items() if each.env_id.startswith(prefixes)} if prefixes else {}
+    prefixes = tuple(prefix for domain in DOMAINS.values() if domain.is_installed for prefix in domain.prefixes)
+    return {name: each for name, each in presets().items() if each.env_id.startswith(prefixes)}
 
 
 def train_part(name: str, out: Path, cpu_seconds: float) -> None:
@@ -45,17 +38,14 @@ def train_part(name: str, out: Path, cpu_seconds: float) -> None:
     Raises `Refusal` if the training fails.
     """
     out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", "--preset", name, "--logdir", str(out / name)]
-    command += ["--eval-freq", "-1", "--seed", "0", "--num-threads", "1", "--verbose", "0"]
     output, spent = out / f"{name}.txt", 0.0
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    with closing(WatchedProcess(command, output, one_thread, grace=SAVING_GRACE)) as watcher:
+    with closing(start_training(output, "--preset", name, "--logdir", str(out / name))) as watcher:
         while spent < cpu_seconds and (code := watcher.poll()) is None:
             time.sleep(0.5)
             with suppress(psutil.Error):
                 spent = sum(sum(each.cpu_times()[:2]) for each in psutil.Process(watcher.pid).children())
         if spent < cpu_seconds and code:
-            raise Refusal(f"{name} has ended with code {code}: {' '.join(output.read_text().splitlines()[-1:])}")
+            raise ended(output, code)
     append_line(out / PARTS, {"preset": name, "cpu_s": round(spent, 1)})
 
 
@@ -85,7 +75,7 @@ def domain_rows(out: Path) -> list[dict[str, Any]]:
     """Returns what each preset was trained for and has learnt: a mapping for each that has scores.
 
     ``random`` and ``last`` are returns of episodes ``(n,)``, of random actions and at the end; ``more`` is how much
-    more the last ones got, with its 95 % interval of a bootstrap over episodes.
+    more the last ones got, with its 95 % interval of a bootstrap over episodes, of `LEAST` and more.
     """
     rows, rng = [], np.random.default_rng(0)
     for name in presets():
@@ -118,10 +108,11 @@ def domain_table(rows: list[dict[str, Any]]) -> str:
     lines.append("|---" * 7 + "|")
     for row in rows:
         more, low, high = row["more"]
+        interval = f"{more:+.2f} ({low:+.2f} to {high:+.2f})" if len(row["last"]) >= LEAST else f"fewer than {LEAST}"
         lines.append(
             f"| `{row['preset']}` | {row['steps'][-1]:,} | {len(row['returns'])} | {row['cpu_s'] / 60:.1f} | "
             f"{row['random'].mean():.2f} | {row['last'].mean():.2f} of {len(row['last'])} | "
-            f"{more:+.2f} ({low:+.2f} to {high:+.2f}) |"
+            f"{interval} |"
         )
     return "\n".join(lines)
 

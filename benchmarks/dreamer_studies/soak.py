@@ -39,18 +39,27 @@ def soak_part(out: Path, seconds: float) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     part = max((line["part"] for line in read_samples(out)), default=-1) + 1
-    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", "--algo", "dreamerv3", "--env", "CartPole-v1"]
-    command += ["--logdir", str(out / RUN), "--verbose", "0", "--eval-freq", "-1", "--seed", "0", "-params", *SETTINGS]
-    one_thread, output = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"), out / "output.txt"
+    output, words = out / "output.txt", ("--algo", "dreamerv3", "--env", "CartPole-v1", "--logdir", str(out / RUN))
     start, wait = time.monotonic(), min(max(seconds / 200, 0.5), 20.0)
-    with closing(WatchedProcess(command, output, one_thread, grace=SAVING_GRACE)) as watcher:
+    with closing(start_training(output, *words, "-params", *SETTINGS)) as watcher:
         while time.monotonic() - start < seconds:
             time.sleep(wait)
             if (code := watcher.poll()) is not None:
-                said = " ".join(output.read_text().splitlines()[-1:])
-                raise Refusal(f"the training has ended with code {code}: {said}")
+                raise ended(output, code)
             if sample := _sample(watcher.pid, out / RUN):
                 append_line(out / LINES, {"part": part, "seconds": round(time.monotonic() - start, 1)} | sample)
+
+
+def start_training(output: Path, *options: str) -> WatchedProcess:
+    """Starts ``train`` with these options, with one thread and without evaluations; it saves when it is closed."""
+    command = [sys.executable, "-m", "sb3_pvp.zoo", "train", "--verbose", "0", "--eval-freq", "-1", "--seed", "0"]
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return WatchedProcess([*command, *options], output, one_thread, grace=SAVING_GRACE)
+
+
+def ended(output: Path, code: int) -> Refusal:
+    """Returns what to say of a training that has ended by itself."""
+    return Refusal(f"the training has ended with code {code}: {' '.join(output.read_text().splitlines()[-1:])}")
 
 
 def _sample(watcher: int, run: Path) -> dict[str, Any] | None:

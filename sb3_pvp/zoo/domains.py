@@ -30,6 +30,11 @@ class Domain:
     module: str
     below: tuple[int, int] = (4, 0)
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether all packages are there, of whatever version."""
+        return all(find_spec(each) is not None for each in self.packages)
+
 
 #: By the name of the extra.
 DOMAINS = {
@@ -48,7 +53,7 @@ def register_domain(env_id: str) -> None:
     """
     for extra, domain in DOMAINS.items():
         if env_id.startswith(domain.prefixes):
-            if sys.version_info >= domain.below and any(find_spec(each) is None for each in domain.packages):
+            if sys.version_info >= domain.below and not domain.is_installed:
                 major, minor = domain.below
                 raise Refusal(f"{env_id} needs Python below {major}.{minor}: its packages are for no later one")
             require_packages(extra, *domain.packages)

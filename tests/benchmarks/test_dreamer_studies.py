@@ -320,6 +320,7 @@ def test_domains_become_a_table_and_a_picture_beside_random_play(tmp_path: Path)
     assert more == pytest.approx(0.1 * 180.5) and more - 1 < low < more < high < more + 1
     assert not_learnt["more"][0] == pytest.approx(0) and not_learnt["more"][1] < 0 < not_learnt["more"][2]
     assert "| `Atari` | 2,000 | 200 | 2.0 | 0.50 | 18.55 of 40 | +18.05 (" in domain_table(rows)
+    assert "fewer than 5" in domain_table([learnt | {"last": learnt["last"][:4]}])
     draw_domains(tmp_path / "domains.png", rows)
     assert imread(tmp_path / "domains.png").shape[1] > 600
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,10 @@ from sb3_pvp.zoo.domains import DOMAINS, SmallPictures, register_domain
 PRESETS = {"atari": "Atari", "crafter": "Crafter", "dmc": "DmControl", "minigrid": "MiniGrid", "vizdoom": "VizDoom"}
 
 
-def is_lacking(extra: str) -> bool:
-    return any(find_spec(package) is None for package in DOMAINS[extra].packages)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", DOMAINS)
 def test_the_preset_of_an_extra_learns(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_lacking(extra):
+    if not DOMAINS[extra].is_installed:
         pytest.skip(f'{" or ".join(DOMAINS[extra].packages)} is not installed: pip install "sb3-pvp[{extra}]"')
     monkeypatch.chdir(tmp_path)  # where VizDoom leaves a file
     preset, folder = PRESETS[extra], tmp_path / "run"
