@@ -182,7 +182,7 @@ def probabilities(env: gym.Env[Any, Any], policy: Any, observation: Any, masks: 
         return {}
     found = policy.get_distribution(policy.obs_to_tensor(observation)[0], **masks)
     heads = getattr(found, "distributions", None) or [found.distribution]
-    shares = [float(each) for head in heads if hasattr(head, "probs") for each in head.probs.flatten()]
+    shares = [each for head in heads if hasattr(head, "probs") for each in head.probs.detach().flatten().tolist()]
     contract, own = (getattr(env.unwrapped, name, None) for name in ("contract", "action_names"))
     named = own or ([each.id for head in contract.heads for each in head.actions] if contract else map(str, range(999)))
     return dict(zip(named, shares, strict=False))

@@ -127,6 +127,7 @@ def test_a_display_is_shown_and_that_it_is_gone(tmp_path: Path, monkeypatch: pyt
     shows.close()
 
 
+@pytest.mark.filterwarnings("error")  # PyTorch's, of numbers that have a gradient
 def test_probabilities_have_the_names_of_the_actions() -> None:
     from sb3_pvp import PvpPPO
 
