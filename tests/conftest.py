@@ -22,6 +22,7 @@ os.environ.setdefault("SB3_PVP_CORES", "1")
 
 # With networks as small as these, more threads only wait for each other, above all on a busy machine.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
 
 # No test asserts an absolute time: on a busy machine, one example may take a second.
 settings.register_profile("sb3_pvp", deadline=None, max_examples=50)

@@ -42,7 +42,7 @@ def nh(count: int = 2, opponent: Any = "baseline", **settings: Any) -> PvpVecEnv
 
 @pytest.fixture(scope="module")
 def model() -> DreamerV3:
-    return fighter(nh(), train_ratio=16).learn(120)
+    return fighter(nh(), train_ratio=16).learn(60)
 
 
 def features(model: DreamerV3, count: int) -> th.Tensor:

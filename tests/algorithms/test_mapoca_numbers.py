@@ -102,6 +102,7 @@ def test_it_resumes_exactly_with_and_without_actors(actors: int, tmp_path: Path)
     assert not actors or same_weights(whole, new_model().learn(4 * 64 * 8))
 
 
+@pytest.mark.slow
 def test_files_and_graphs_act_as_the_model_does(trained: MAPOCA, tmp_path: Path) -> None:
     seen = make_env(64, seed=3).reset()
     expected = trained.predict(seen, deterministic=True)[0]

@@ -65,6 +65,7 @@ LONG = (
     "DharokPastSelfPlay",
     "HumanRegularisedSelfPlay",
     "Imitation",
+    "LaneClash-v0",
     "Lanes",
     "LanesPixels",
     "SoccerGhosts",

@@ -236,6 +236,7 @@ def test_the_hub_by_tag(hub: Hub, models: Path, tmp_path: Path) -> None:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_for_a_challenge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ def bench(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> t
     return output.out, output.err
 
 
+@pytest.mark.slow
 def test_json_has_speeds_and_all_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(bench(capsys, "--games", "3", "--json")[0])["rows"]
     assert [row["n"] for row in rows[:2]] == [1, 3]

@@ -65,6 +65,7 @@ def test_the_numbers_of_its_behaviour_depend_on_the_seed_alone(folder: Path) -> 
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_it_meets_models_that_do_not_ship(folder: Path) -> None:
     assert run(folder, "--rival", str(folder / "model.zip")) == 0
     text = (folder / "models" / "small.md").read_text()
@@ -84,6 +85,7 @@ def test_wrong_facts_are_refused_before_any_fight_and_change_nothing(
     assert {file.name: file.read_bytes() for file in (folder / "models").iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_new_version_keeps_the_one_before(folder: Path) -> None:
     assert run(folder) == 0
     models, card = folder / "models", shipped.shipped_card("small")

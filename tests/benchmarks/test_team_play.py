@@ -29,6 +29,7 @@ def bench(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> t
     return output.out, output.err
 
 
+@pytest.mark.slow
 def test_runs_become_a_table_and_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     files = []
     for method, seed in (("mapoca", 0), ("mapoca", 1), ("ppo", 0), ("terminal", 0), ("untrained", 0)):

@@ -185,6 +185,7 @@ def test_one_that_hangs_does_not_keep_the_next_one_waiting(tmp_path: Path, monke
     assert len(pools) == 4 and all(each.is_closed for each in pools)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_a_run_that_is_moved_has_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def learn(model: Any, rollouts: int) -> None:

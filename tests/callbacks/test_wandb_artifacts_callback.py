@@ -36,6 +36,7 @@ def new_model(folder: Path) -> PvpPPO:
     return model
 
 
+@pytest.mark.slow
 def test_models_and_ratings_of_a_league(folder: Path) -> None:
     model = new_model(folder)
     memory = remember(model)

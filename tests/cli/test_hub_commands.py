@@ -404,6 +404,7 @@ def test_a_model_that_is_not_there(hub: Hub, capsys: pytest.CaptureFixture[str])
     assert not hub.repositories
 
 
+@pytest.mark.slow
 def test_the_address_of_the_hub_comes_from_the_environment(models: Path, hub: Hub, tmp_path: Path) -> None:
     hub.add(REPO, {"archer.fighter": (models / "archer.fighter").read_bytes()})
     own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": ""}

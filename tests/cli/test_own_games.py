@@ -137,6 +137,7 @@ def test_no_module_is_imported_for_a_model_that_is_only_loaded(run: Path, monkey
     assert "coins" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_game_in_the_working_directory_is_found_and_nothing_else_there_runs(run: Path, tmp_path: Path) -> None:
     lay_traps(tmp_path)
     shutil.copy(Path(__file__).with_name("coins.py"), tmp_path / "my_coins.py")

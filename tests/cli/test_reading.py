@@ -158,6 +158,7 @@ def test_presets_are_printed_as_people_write_them(capsys: pytest.CaptureFixture[
     assert "n_timesteps: 4000000\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_in_a_pipe_errors_come_after_what_led_to_them(tmp_path: Path) -> None:
     """Both outputs of a training that is refused late, in one pipe."""
     done = subprocess.run(

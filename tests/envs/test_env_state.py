@@ -114,6 +114,7 @@ def test_seeds_and_options_of_the_next_reset_are_kept() -> None:
     assert all(np.array_equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.slow
 def test_another_process_resumes_bit_for_bit(tmp_path: Path) -> None:
     env = vec_env(3)
     env.reset()

@@ -31,7 +31,7 @@ def test_a_cell_is_legal_if_one_of_its_tiles_is_and_stands_for_such_a_one(tile: 
     game, rng = GridActionWrapper(LANES, tile), np.random.default_rng(seed)
     world = game.make_world("sim", 2, seed, {"deck": "random"})
     world.reset()
-    for _ in range(15):
+    for _ in range(8):
         world.step(game.contract.random_action(world.masks, rng))
         world.inner.units[0, rng.integers(2), rng.integers(2), rules.LEFT] *= rng.random() < 0.8
         world.inner._show(np.arange(2))

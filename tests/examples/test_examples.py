@@ -47,6 +47,7 @@ def test_the_table_names_no_others() -> None:
     assert sorted(named) == [program.name for program in PROGRAMS]
 
 
+@pytest.mark.slow
 def test_a_fighter_is_trained_saved_and_met_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     score = run("train_and_evaluate", total_timesteps=128 * 128, episodes=64)
     assert score.decided == 64 and capsys.readouterr().out.startswith("before: win rate ")

@@ -94,7 +94,7 @@ def test_any_counts_have_a_verdict_that_fits_the_bounds(counts: list[int], elos:
     assert test.verdict(counts) == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given((COUNTS | FEW).filter(any))
 def test_the_interval_holds_the_estimate_and_what_the_ratio_does_not_refuse(counts: list[int]) -> None:
     rating, low, high = SprtResult(tuple(counts), 0.0, None).elo

@@ -22,7 +22,7 @@ ATTACKS = ["mage_attack", "ranged_attack", "melee_attack"]
 PLACES = [NH.flat_index(each) for each in ATTACKS]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.floats(0, 1), st.integers(0, 2**63), st.lists(st.sampled_from(THROWS), min_size=1, unique=True))
 def test_chances_are_those_of_the_share(share: float, seed: int, avoided: list[str]) -> None:
     rows = np.arange(4000)

@@ -29,7 +29,7 @@ def any_actions(case: Case, seed: int) -> th.Tensor:
     return th.as_tensor(actions)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=cases(contracts(), batch=8), seed=st.integers(0, 2**31))
 def test_results_and_gradients_are_those_of_dense_pytorch(case: Case, seed: int) -> None:
     heads, actions = case.policy.heads, any_actions(case, seed)

@@ -87,7 +87,8 @@ def test_a_training_ends_with_one_line(
     assert (tmp_path / "ppo").exists() == (at != "make")
 
 
-@pytest.mark.parametrize("vec_env", ["subproc", pytest.param("dummy", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("vec_env", ["subproc", "dummy"])
 def test_without_xvfb_it_is_one_line(vec_env: str, tmp_path: Path) -> None:
     for name in ("mss", "Xlib"):
         pytest.importorskip(name)

@@ -246,7 +246,8 @@ def test_the_fights_of_a_rating_count(jobs: str, started: list[psutil.Process]) 
     wait_until(lambda: not any(each.is_running() for each in everybody))
 
 
-@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_evaluation_ends_at_once(jobs: str, started: list[psutil.Process]) -> None:
     process = start("evaluate", "fast", "--episodes", "1000000", "--jobs", jobs, "--json")
     started.append(psutil.Process(process.pid))

@@ -164,7 +164,8 @@ def test_importing_the_commands_imports_none_of_what_they_need() -> None:
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
-@pytest.mark.parametrize("before", [pytest.param("", marks=pytest.mark.slow), "import rl_zoo3.train, rl_zoo3.enjoy; "])
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["", "import rl_zoo3.train, rl_zoo3.enjoy; "])
 def test_our_own_commands_work_beside_the_line_for_those_of_rl_zoo3(before: str, tmp_path: Path) -> None:
     (tmp_path / "custom_envs.py").write_text("import sb3_pvp.zoo.custom_envs\n")
     check = (

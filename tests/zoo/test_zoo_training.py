@@ -50,6 +50,7 @@ def test_the_second_game_is_played_in_one_world_as_well(strict: list[int], tmp_p
     assert strict == [1] * 20
 
 
+@pytest.mark.slow
 def test_the_training_script_with_its_options(tmp_path: Path) -> None:
     options = ["-n", "2000", "-P", "--seed", "7", "--save-freq", "1024", "--eval-freq", "1024", "--eval-episodes", "2"]
     options += ["--tensorboard-log", "tb", "--num-threads", "1", "--env-kwargs", "reset_params:{'accountBuild':'MED'}"]

@@ -473,6 +473,7 @@ os.killpg(0, signal.SIGKILL)  # and also Python's watcher over shared memory
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not local_actors._SHM.is_dir(), reason="shared memory is no folder here")
 def test_shared_memory_of_killed_processes_is_freed() -> None:
     command = [sys.executable, "-c", KILLED]

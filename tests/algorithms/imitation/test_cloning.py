@@ -49,6 +49,7 @@ def random_fights(count: int, ticks: int, seed: int = 0) -> list[Demonstration]:
     return found
 
 
+@pytest.mark.slow
 def test_a_known_strategy_is_learned() -> None:
     fights, model = [*demonstrate("champion", WITH_A_WELL, 3000, "champion")], chooser()
     found = clone(model, fights, epochs=16, batch_size=64, learning_rate=1e-2)

@@ -89,6 +89,7 @@ for make in (here.bare, here.wrapped, here.fights):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ["bare", "wrapped", "fights"])
 @pytest.mark.parametrize("name", ["half", "148_steps"])
 def test_continues_in_another_process(runs: Path, make: str, name: str) -> None:

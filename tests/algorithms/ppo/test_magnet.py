@@ -84,6 +84,7 @@ def test_with_a_uniform_magnet_it_comes_to_rest_at_the_quantal_response_equilibr
     np.testing.assert_allclose(strategy(self_play(150, magnet="uniform", magnet_coef=0.5)), expected, atol=0.02)
 
 
+@pytest.mark.slow
 def test_with_its_average_as_the_magnet_it_comes_to_the_nash_equilibrium() -> None:
     model = self_play(400, magnet="ema", magnet_coef=0.5, ema_decay=0.95)
     assert exploitability(strategy(model)) < 0.06 < exploitability(quantal_response(0.5)) / 2

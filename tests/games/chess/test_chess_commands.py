@@ -277,6 +277,7 @@ def test_what_was_pondered_is_played_on_a_hit_and_only_in_its_position() -> None
     assert [*talks.answers("stop")] == [] == [*talks.answers("ponderhit")]
 
 
+@pytest.mark.slow
 def test_uci_by_pipes(model: Path) -> None:
     lines = (
         "uci\nisready\nposition startpos moves e2e4\ngo nodes 1\nposition startpos moves e2e4 e7e9\n\nquit\nisready\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -75,6 +76,7 @@ def test_the_world_of_pixels_keeps_the_rules_of_worlds() -> None:
     check_world(CHESS_PIXELS.make_world("sim", 3, 0, {}), ticks=60)
 
 
+@pytest.mark.slow
 def test_a_network_for_images_learns_from_it() -> None:
     env = PvpVecEnv(4, game="ChessPixelsPvP-v0", opponent="random", seed=0)
     seen = env.reset()["observation"]

@@ -34,6 +34,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
+@pytest.mark.slow
 def test_a_stopped_training_of_a_grid_goes_on_exactly(tmp_path: Path, steps: list[int]) -> None:
     def stop(said: str) -> None:
         if "120 steps" in said:  # after two rollouts; it is kept already

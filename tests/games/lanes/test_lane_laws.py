@@ -79,7 +79,7 @@ def test_a_mirrored_battle_is_the_mirror_image_in_every_bit(seed: int) -> None:
         np.testing.assert_array_equal(other.outcome, world.outcome[:, ::-1])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SEEDS)
 def test_nobody_is_hurt_from_out_of_range(seed: int) -> None:
     world, rng = new_world(1, seed, deck="random", ticks=1), np.random.default_rng(seed)
@@ -104,7 +104,7 @@ def test_nobody_is_hurt_from_out_of_range(seed: int) -> None:
             break
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(SEEDS)
 def test_all_that_masks_and_rules_allow_is_legal_and_nothing_else_is(seed: int) -> None:
     world, rng = new_world(1, seed, deck="random"), np.random.default_rng(seed)

@@ -118,7 +118,7 @@ def test_without_actions_and_kicks_energy_does_not_grow(seed: int) -> None:
         before = after
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_floor_takes_two_sevenths_of_what_the_ball_gets(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -119,7 +119,7 @@ def test_ten_thousand_observations(models: dict[str, Any], shape: str) -> None:
         compare(models[shape].policy, parts, th.from_numpy(fights.masks), uniforms)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(cases(contracts(), batch=16), st.integers(0, 2**31))
 def test_graphs_of_random_policies_of_random_games(case: Case, seed: int) -> None:
     uniforms = th.rand(len(case.masks), len(case.policy.head_sizes), generator=th.Generator().manual_seed(seed))

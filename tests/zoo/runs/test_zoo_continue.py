@@ -110,6 +110,7 @@ def test_the_seed_of_the_new_run_counts(folder: Path, tmp_path: Path) -> None:
     assert not np.array_equal(weights[0], weights[1])
 
 
+@pytest.mark.slow
 def test_such_a_run_can_be_resumed_itself(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = run_in(folder, 1) / "NhEnv.zip"
     whole = ["-i", str(start), "--seed", "5"]

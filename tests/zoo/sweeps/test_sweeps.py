@@ -140,6 +140,7 @@ past: {}
 """
 
 
+@pytest.mark.slow
 def test_trials_of_self_play_have_leagues_of_their_own(tmp_path: Path) -> None:
     kept = ["--optimization-log-path", str(tmp_path / "trials"), "--storage", str(tmp_path / "s.log")]
     run_sweep(tmp_path, 2, *kept, "--pruner", "none", space=SELF_PLAY, preset="DharokPastSelfPlay")
@@ -250,6 +251,7 @@ class Remembering(BaseCallback):
         self.ended.append(self)
 
 
+@pytest.mark.slow
 def test_callbacks_are_new_in_every_trial_and_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_learning(monkeypatch, ValueError("nan in the logits"), diverges=True)
     preset = tmp_path / "mine.yml"
@@ -329,6 +331,7 @@ class MaskedGame(InvalidActionEnvDiscrete):
         super().__init__(dim=4, n_invalid_actions=1)
 
 
+@pytest.mark.slow
 def test_games_of_others_are_measured_by_their_rewards(tmp_path: Path) -> None:
     if "MaskedGame" not in gymnasium.registry:
         gymnasium.register("MaskedGame", entry_point=MaskedGame)

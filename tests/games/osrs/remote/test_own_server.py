@@ -60,6 +60,7 @@ def play(world: RemoteWorld, ticks: int = 1) -> None:
         world.step(np.zeros((world.num_fights, 2, world.contract.num_heads), np.int64))
 
 
+@pytest.mark.slow
 def test_each_world_has_a_server_of_its_own_for_as_long_as_it_is_open(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def is_legal(world: SimWorld, actions: NDArray[np.int64]) -> bool:
     return True
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(play_settings)
 def test_fights_stay_within_the_rules(play: dict[str, Any]) -> None:
     world = SimWorld(FIGHTS, play["seed"], play["reset_params"])
