@@ -10,9 +10,9 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 train: $(RUNS)  ## Train a first fighter, and show how often it wins, also against the one that ships.
 	$(BIN)/sb3-pvp quickstart
 
-test: $(READY)  ## All tests but the slow ones; a process more than cores, since some wait for others.
-	$(BIN)/python -m pytest -m "not slow" -n $$($(BIN)/python -c 'import os; print(min(os.cpu_count() + 1, 4))') \
-		--dist loadfile
+test: $(READY)  ## All tests but the slow ones; a process more than cores, since some wait for others, and no long file last.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n $$($(BIN)/python -c 'import os; print(min(os.cpu_count() + 1, 4))') \
+		--dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY)  ## The slow tests.
 	$(BIN)/python -m pytest -m slow

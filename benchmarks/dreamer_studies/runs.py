@@ -63,7 +63,7 @@ class Task:
 
 TASKS = {
     "CartPole": Task("CartPole-v1", 0.02, 6_000, 500, 22.0, 500.0),
-    "Pendulum": Task("Pendulum-v1", 0.05, 12_000, 1_000, -1_220.0, -150.0),
+    "Pendulum": Task("Pendulum-v1", 0.05, 9_000, 1_000, -1_220.0, -150.0),
 }
 
 

@@ -302,6 +302,7 @@ def test_the_least_numbers_learn_and_are_loaded(tmp_path: Path) -> None:
     assert {name: getattr(DreamerV3.load(tmp_path / "model.zip"), name) for name in least} == least
 
 
+@pytest.mark.slow
 def test_half_precision_learns() -> None:
     model = dreamer(make_vec_env("CartPole-v1", 2, seed=0), precision="bf16").learn(60)
     assert model.n_updates > 3 and all(weights.isfinite().all() for weights in model.policy.state_dict().values())

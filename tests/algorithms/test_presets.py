@@ -71,8 +71,10 @@ LONG = (
     "SoccerGhosts",
     "SoccerSelfPlay",
     "SoccerTwos",
+    "SoccerTwos-v0",
     "StrikersVsGoalie",
     "mapoca-SoccerTwos-v0",
+    "mapoca-StrikersVsGoalie-v0",
 )
 
 

@@ -250,6 +250,7 @@ def test_results_travel_as_csv(arena: Arena, tmp_path: Path) -> None:
         import_matches(other, "model1,model2,timestamp\n")
 
 
+@pytest.mark.slow
 def test_a_sequential_test_finds_the_better_one_and_changes_no_rating(arena: Arena) -> None:
     arena.run_once()
     before = as_json(arena.table())

@@ -17,6 +17,7 @@ def bench(capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
     return output.out, output.err
 
 
+@pytest.mark.slow
 def test_json_has_speeds_and_memory_beside_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
     python_chess()
     pytest.importorskip("pettingzoo.classic.chess.chess", reason="PettingZoo's chess is not installed")

@@ -71,9 +71,8 @@ def promised(code: Any, printed: Any) -> dict[str, Any]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "options", [*(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:-1]), MODES[-1]], ids=" ".join
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", MODES, ids=" ".join)
 def test_other_servers_and_games(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code = bench("--steps", "300", "--n-envs", "4", "--rate", "0.01", "--kinds", "close", "--json", *options)
     rows = promised(code, capsys.readouterr())

@@ -19,6 +19,8 @@ from benchmarks.learning_curves.variants import vary
 from sb3_pvp.algorithms.ppo import PvpPPO
 from sb3_pvp.matches.evaluation import Score
 
+pytestmark = pytest.mark.slow  # each trains
+
 STEPS = 4 * 16  # of a rollout
 TINY = {"n_envs": 4, "n_steps": 16, "batch_size": 32, "n_epochs": 1}
 ROLLOUT = 1 / 60  # minutes of a rollout on the clock of the tests

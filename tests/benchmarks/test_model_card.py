@@ -74,6 +74,7 @@ def test_it_meets_models_that_do_not_ship(folder: Path) -> None:
     assert "## How it fights" not in card_text("small", card)
 
 
+@pytest.mark.slow
 def test_wrong_facts_are_refused_before_any_fight_and_change_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_goofspiel_is_played_by_turns_to_its_end() -> None:
     assert 3 * len(ends) <= bids <= 3 * (len(ends) + 16)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "N_ENVS", 16)
     planned = Run(tmp_path, "kuhn_poker", "ema", 0, 8 * 512, 4)

@@ -86,6 +86,7 @@ def test_other_environments_have_what_they_tell(tmp_path: Path) -> None:
     assert lines and all(line.keys() == {"timesteps", "environment", "outcome"} for line in lines)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_file_of_an_uninterrupted_one(tmp_path: Path) -> None:
     whole, killed, kept = tmp_path / "whole", tmp_path / "killed", tmp_path / "model.zip"
     new_model(whole, fights(episode_statistics=True)).learn(4 * ROLLOUT, callback=EpisodeLogCallback())

@@ -92,6 +92,7 @@ def test_videos_are_files_and_in_tensorboard(tmp_path: Path) -> None:
     assert Image.open(BytesIO(events[1].encoded_image_string)).size == (3 * (SIDE + 4), 3 * SIDE + 4)
 
 
+@pytest.mark.slow
 def test_training_is_the_same_with_it(tmp_path: Path) -> None:
     plain, filmed = (
         learner().learn(40, callback=callback) for callback in (None, OpenLoopVideoCallback(str(tmp_path), every=10))

@@ -61,6 +61,7 @@ def test_actions_over_a_limit_are_counted_and_cost() -> None:
     assert logged["rollout/actions_over_limit"] == pytest.approx(last.mean())
 
 
+@pytest.mark.slow
 def test_outcomes_are_predicted_from_what_was_seen_on_the_way_to_them() -> None:
     logged, model = learned(OutcomePredictorCallback(max_steps_per_episode=None, n_epochs=100, learning_rate=1e-2))
     assert 0 < logged["train/ext/win_rate_data_length"] <= STEPS * ENVS

@@ -166,6 +166,7 @@ def test_rows_are_divided_in_proportion_and_by_chance_where_that_is_no_whole_num
     assert {name: count / 3000 for name, count in one.items()} == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=0.03)
 
 
+@pytest.mark.slow
 def test_live_opponents_are_limited_and_follow_the_match_maker_on_average(tmp_path: Path) -> None:
     league = League(tmp_path, match_maker("window_latest", window=4, latest_ratio=0.5))
     for step in range(30):
@@ -361,6 +362,7 @@ def test_fixed_opponents_of_one_name_get_unique_names(tmp_path: Path) -> None:
         target_names([tmp_path / "nobody.zip"])
 
 
+@pytest.mark.slow
 def test_trains_against_the_players_of_another_run(tmp_path: Path) -> None:
     new_model(tmp_path / "parent").learn(3 * ROLLOUT, callback=[LeagueCallback(), SelfPlayCallback(past=0.5)])
     before = sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "parent/league").iterdir())

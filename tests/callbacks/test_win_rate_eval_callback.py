@@ -102,6 +102,7 @@ def test_refuses_ratings_that_say_nothing(ratings: dict[str, Any], message: str)
         WinRateEvalCallback("noop", ratings=ratings)
 
 
+@pytest.mark.slow
 def test_the_training_is_the_same_with_it(tmp_path: Path) -> None:
     weights = []
     for folder, evaluations in (("with", [WinRateEvalCallback("noop", 1, 5, env=evaluation_env())]), ("without", [])):

@@ -24,6 +24,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) 
     return output.err if code else output.out
 
 
+@pytest.mark.slow
 def test_from_a_folder_to_a_fighter_to_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown, clone = tmp_path / "shown", tmp_path / "clone.zip"
     command(capsys, "demonstrate", "champion", "-o", shown, "--fights", 400, "--opponent", "champion", *GAME)

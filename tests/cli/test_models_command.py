@@ -80,6 +80,7 @@ def test_the_list_and_a_card(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "did you mean 'hero'?" in run(capsys, "models", "heroo", code=2)
 
 
+@pytest.mark.slow
 def test_commands_take_its_name(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--episodes", "2", "--safe", "--json"]
     figures = json.loads(run(capsys, "evaluate", "hero", "--opponent", "villain", *options))

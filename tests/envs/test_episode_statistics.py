@@ -57,7 +57,7 @@ def assert_same(found: dict[str, dict[str, float]], expected: dict[str, dict[str
         assert found[statistic] == pytest.approx(values, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
 def test_they_are_those_of_all_ticks_of_an_episode(seed: int, ticks: int) -> None:
     rng = np.random.default_rng(seed)

@@ -248,6 +248,7 @@ def test_videos_of_sb3(vec_env_cls: Any, tmp_path: Path) -> None:
     assert frames_of(tmp_path / "rl-video-step-0-to-step-4.mp4") == (5, (960, 640), NhEnv.metadata["render_fps"])
 
 
+@pytest.mark.slow
 def test_videos_of_gymnasium(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
     env = RecordVideo(

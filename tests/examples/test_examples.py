@@ -119,6 +119,7 @@ def test_self_play_alone_beats_a_random_player() -> None:
     assert run("connect_four").win_rate > 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["tic_tac_toe:TicTacToe", "connect_four:CONNECT_FOUR"])
 def test_a_league_is_trained_and_rated(game: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     standings = run("league_training", game, tmp_path / "runs", total_timesteps=4096)
@@ -133,6 +134,7 @@ def test_later_snapshots_are_rated_higher() -> None:
     assert ratings["main@51200"] > ratings["main@20480"] > ratings["main@0"]
 
 
+@pytest.mark.slow
 def test_an_opponent_by_hand_is_met_and_shown() -> None:
     score = run("scripted_opponent", total_timesteps=8192)
     assert score.decided == 128

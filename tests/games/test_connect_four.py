@@ -68,6 +68,7 @@ def brute(board: tuple[tuple[int, ...], ...], mover: int) -> int:
     return best
 
 
+@pytest.mark.slow
 def test_the_solver_finds_what_trying_everything_finds() -> None:
     world, random = ConnectFourWorld(400, 5), np.random.default_rng(5)
     world.reset()

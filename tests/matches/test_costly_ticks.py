@@ -153,6 +153,7 @@ def test_futures_of_a_pair_share_the_random_numbers_of_both_players() -> None:
     assert len(shared) == 16  # eight pairs, two seats
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_cost_as_often_as_it_says() -> None:
     """Costs of 0.1 with dice of their own for each future, in 60 fights."""
     own = [SLIP, *[PLAY] * (TICKS - 1)]

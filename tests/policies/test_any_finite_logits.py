@@ -145,7 +145,7 @@ def test_learning_is_finite_and_the_same_compiled(arguments: dict[str, Any], cas
         assert one.isfinite().all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(arguments=ARCHITECTURES, case=situations())
 def test_graphs_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> None:
     policy = case.own_policy(**arguments)
@@ -155,7 +155,7 @@ def test_graphs_choose_what_is_legal(arguments: dict[str, Any], case: Given) -> 
     assert all(np.isfinite(each).all() for each in found.values())
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(case=situations())
 def test_policies_of_sb3_contrib_choose_what_is_legal(case: Given) -> None:
     policy = case.stock_policy()

@@ -38,6 +38,7 @@ def test_only_legal_actions_are_sent(strict: list[int], tmp_path: Path, monkeypa
     assert (tmp_path / "logs/maskable_ppo/NhEnv_2/NhEnv.zip").is_file()
 
 
+@pytest.mark.slow
 def test_the_second_game_is_played_in_one_world_as_well(strict: list[int], tmp_path: Path) -> None:
     game = ["--algo", "maskable_ppo", "--env", "DharokEnv"]
     options = ["-n", "256", "--eval-freq", "128", "--eval-episodes", "2", "--n-eval-envs", "2", "-f", str(tmp_path)]

@@ -142,6 +142,7 @@ def test_what_only_the_critic_sees_is_soon_known() -> None:
     assert known.count == 32  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.integers(1, 20))
 def test_open_choices_are_those_of_the_contract(seed: int, ticks: int) -> None:
     (fight,) = random_fights(1, ticks, seed)

@@ -132,7 +132,9 @@ def test_the_value_after_an_episode_that_is_cut_off_is_that_of_what_was_remember
     assert not np.allclose(expected.detach(), policy.predict_values(th.zeros(4, 2)).flatten().detach(), atol=1e-2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
+)
 def test_runs_resume_exactly_with_what_was_remembered(kind: str, tmp_path: Path) -> None:
     model = rollouts(remembering_model(kind), 2)
     model.save(tmp_path / "half")
@@ -143,9 +145,8 @@ def test_runs_resume_exactly_with_what_was_remembered(kind: str, tmp_path: Path)
     assert th.equal(model._last_memory, resumed._last_memory)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_actors_play_the_same_rollouts(kind: str, tmp_path: Path) -> None:
     def acted(model: PvpPPO, number: int) -> PvpPPO:
         model.fleet_factory = InlineActors

@@ -94,6 +94,7 @@ def test_with_its_average_as_the_magnet_it_comes_to_the_nash_equilibrium() -> No
         assert exploitability(strategy(model)) < 0.06
 
 
+@pytest.mark.slow
 def test_a_fighter_as_a_magnet_is_answered_in_proportion_to_its_own_strategy(tmp_path: Path) -> None:
     magnet = self_play(2)
     with th.no_grad():

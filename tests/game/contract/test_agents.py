@@ -128,6 +128,7 @@ def test_only_teams_change_the_hash_and_the_page() -> None:
     assert "| `second` | 2 to 3 | 1 to 1 | `second_plays` |" in page
 
 
+@pytest.mark.slow
 def test_a_team_trains_as_one_big_contract(tmp_path: Path) -> None:
     check_world(CoinsForTwoWorld(8, seed=0), ticks=20)
     env = PvpVecEnv(32, game=CoinsForTwo, opponent="baseline", seed=0)

@@ -140,6 +140,7 @@ def test_an_engine_that_dies_in_a_game_costs_no_game(
     assert len(games_in(Path("games.pgn"))) == 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_a_ladder_is_one_line_and_what_was_played_stays(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("random", "--rung", "random", "-o", "games.pgn")
     ladder(capsys, *options, "--games", 2)

@@ -64,6 +64,7 @@ def same_decisions(model: MaskablePPO, other: MaskablePPO, fights: Fights) -> No
     assert th.equal(*values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_loaded_fighter_decides_bitwise_the_same(
     models: dict[str, tuple[PvpPPO, Path, Path]], shape: str, tmp_path: Path

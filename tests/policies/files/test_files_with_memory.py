@@ -30,7 +30,9 @@ def played(opponent: Any, deterministic: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("deterministic", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
+)
 def test_all_files_of_a_fighter_play_alike(kind: str, deterministic: bool, tmp_path: Path) -> None:
     model = rollouts(remembering_model(kind, learning_rate=0.01), 3)
     model.save(tmp_path / "model.zip")

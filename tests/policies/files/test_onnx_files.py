@@ -252,6 +252,7 @@ def test_it_needs_onnx_runtime(fighter: str, tmp_path: Path, monkeypatch: pytest
     assert 'pip install "sb3-pvp[onnx]"' in refused(written(Path(fighter).read_bytes(), tmp_path))
 
 
+@pytest.mark.slow
 def test_fights_with_it_are_recorded(fighter: str, tmp_path: Path) -> None:
     out = str(tmp_path / "fight.json")
     for players in (["fast", "--opponent", fighter], [fighter, "--opponent", "fast"]):

@@ -91,6 +91,7 @@ def originals(draw: st.DrawFn) -> Original:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(originals())
 def test_any_architecture_computes_the_same(tmp_path: Path, original: Original) -> None:

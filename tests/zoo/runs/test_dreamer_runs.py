@@ -162,6 +162,7 @@ def test_an_interrupted_run_goes_on_after_the_step(tmp_path: Path, monkeypatch: 
     assert logs[0] == logs[1] and len(logs[0]) >= 10
 
 
+@pytest.mark.slow
 def test_a_replay_that_cannot_be_used_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def newest_in(folder: Path) -> int:
     return max(checkpoints_in(folder), default=0)
 
 
+@pytest.mark.slow
 def test_an_algorithm_that_learns_at_every_step_is_not_saved_at_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ def test_another_algorithm_or_environment_is_another_run(tmp_path: Path, capsys:
     assert newest_in(tmp_path) == 128
 
 
+@pytest.mark.slow
 def test_the_cures_of_other_hyperparameters_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(tmp_path / "run", "ppo", 64)
     told = refusal(capsys, tmp_path / "run", "ppo", 128, "gamma:0.5")
@@ -177,6 +179,7 @@ def test_the_cures_of_other_hyperparameters_work(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_the_cures_of_a_world_model_of_another_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [f"policy_kwargs:dict(size={size!r})" for size in ("debug", "micro")]
     train(tmp_path / "run", "dreamerv3", 64, sizes[0])

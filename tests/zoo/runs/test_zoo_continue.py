@@ -100,6 +100,7 @@ def test_an_earlier_checkpoint_leaves_out_what_came_later(folder: Path, tmp_path
     }
 
 
+@pytest.mark.slow
 def test_the_seed_of_the_new_run_counts(folder: Path, tmp_path: Path) -> None:
     weights = []
     for name, seed in (("one", 1), ("two", 2), ("again", 1)):

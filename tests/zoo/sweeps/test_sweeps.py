@@ -217,6 +217,7 @@ def test_an_error_is_shown_and_is_no_bad_trial(tmp_path: Path, monkeypatch: pyte
     assert study_in(tmp_path / "s.log").trials[1].state is TrialState.COMPLETE
 
 
+@pytest.mark.slow
 def test_a_later_error_is_shown_and_the_sweep_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_later_error_is_shown_and_the_sweep_continues(
     assert "the sky is falling" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_divergence_is_a_bad_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_learning(monkeypatch, ValueError("nan in the logits"), diverges=True)
     run_sweep(tmp_path, 2, "--storage", str(tmp_path / "s.log"))
