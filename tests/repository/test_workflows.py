@@ -10,7 +10,7 @@ import yaml
 from tests.paths import ROOT
 
 WORKFLOWS = ROOT / ".github/workflows"
-CI, RELEASE = (yaml.safe_load((WORKFLOWS / f"{name}.yml").read_text()) for name in ("ci", "release"))
+CI, RELEASE, SLOW = (yaml.safe_load((WORKFLOWS / f"{name}.yml").read_text()) for name in ("ci", "release", "slow"))
 
 
 def test_a_release_has_passed_all_checks_and_its_site_follows_it() -> None:
@@ -18,7 +18,16 @@ def test_a_release_has_passed_all_checks_and_its_site_follows_it() -> None:
     assert jobs["check"]["uses"] == "./.github/workflows/ci.yml"
     assert "workflow_call" in CI[True]  # `on`, as YAML 1.1 reads it
     assert jobs["publish"]["needs"] == ["check", "build"] and jobs["site"]["needs"] == "publish"
-    assert {path.name for path in WORKFLOWS.iterdir()} == {"ci.yml", "release.yml"}, "others may publish, too"
+    assert {path.name for path in WORKFLOWS.iterdir()} == {"ci.yml", "release.yml", "slow.yml"}
+    assert CI["permissions"] == SLOW["permissions"] == {"contents": "read"}, "others may publish, too"
+
+
+def test_slow_tests_have_all_that_others_have() -> None:
+    (installed,) = (step["run"] for step in SLOW["jobs"]["check"]["steps"] if "apt-get" in step.get("run", ""))
+    (programs,) = re.findall(r"for program in (.+); do", (ROOT / ".ci/run").read_text())
+    assert {*programs.split(), "chromium", "ffmpeg", "npm", "postgresql", "xvfb"} == {
+        *installed.split("recommends")[1].split()
+    }
 
 
 def test_there_is_as_much_shared_memory_as_we_advise() -> None:
