@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from sb3_pvp.algorithms import ppo
 from sb3_pvp.algorithms.dreamer import dreamer_fighters
@@ -128,7 +129,7 @@ def render_page() -> str:
 
 def is_documented(tag: str) -> bool:
     """Whether the page has a row for this tag."""
-    return any(re.fullmatch(_pattern(known), tag) for metrics in SOURCES.values() for known in metrics)
+    return _documented().fullmatch(tag) is not None
 
 
 def _table(source: str, metrics: dict[str, str]) -> Iterator[str]:
@@ -140,8 +141,10 @@ def _table(source: str, metrics: dict[str, str]) -> Iterator[str]:
         yield f"| `{tag}` | {meaning} |"
 
 
-def _pattern(tag: str) -> str:
-    return re.sub(r"\\{\w+\\}", r"\\w+", re.escape(tag))
+@cache
+def _documented() -> re.Pattern[str]:
+    tags = (re.escape(tag) for metrics in SOURCES.values() for tag in metrics)
+    return re.compile("|".join(re.sub(r"\\{\w+\\}", r"\\w+", tag) for tag in tags))
 
 
 if __name__ == "__main__":
