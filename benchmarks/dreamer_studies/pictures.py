@@ -153,28 +153,33 @@ def intervals(runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns shares of the steps ``(n,)``, and there the interquartile mean and its interval ``(3, n)``.
 
     The runs are of one algorithm, in one or several tasks; the interval is that of a bootstrap over seeds, stratified
-    by tasks. Only what all runs have reached is counted, and only so many seeds as each task has.
+    by tasks. Only what all runs have reached is counted, and only so many seeds as each task has. Tasks are evaluated
+    after other shares of their steps: scores are interpolated at those of the first.
     """
     from rliable import library
     from scipy.stats import trim_mean
 
     seeds = min(map(len, runs.values()))
-    count = min(len(lines) for each in runs.values() for lines in each)
-    scores, shares = [], []
-    for name, each in runs.items():
-        task = TASKS[COMPARISON[name].task]
-        scores.append([[task.score(line["return"]) for line in lines[:count]] for lines in each[:seeds]])
-        shares = [line["steps"] / task.steps for line in each[0][:count]]
-    matrix = np.moveaxis(np.array(scores), 0, 1)  # (seeds, tasks, evaluations)
+    curves = [
+        [_shares_and_scores(TASKS[COMPARISON[name].task], lines) for lines in runs[name][:seeds]] for name in runs
+    ]
+    reached = min(shares[-1] for each in curves for shares, _ in each)
+    common = [share for share in curves[0][0][0] if share <= reached]
+    of_seeds = [[np.interp(common, *curve) for curve in each] for each in zip(*curves, strict=True)]
+    matrix = np.array(of_seeds)  # (seeds, tasks, evaluations)
 
     def middle(found: NDArray[np.float64]) -> NDArray[np.float64]:
         # As `rliable.metrics.aggregate_iqm`, for all evaluations at once.
-        return np.asarray(trim_mean(found.reshape(-1, count), 0.25, axis=0))
+        return np.asarray(trim_mean(found.reshape(-1, len(common)), 0.25, axis=0))
 
     means, bounds = library.get_interval_estimates(
         {"": matrix}, middle, reps=REPEATS, random_state=np.random.RandomState(0)
     )
-    return np.array(shares), np.stack([means[""], *bounds[""]])
+    return np.array(common), np.stack([means[""], *bounds[""]])
+
+
+def _shares_and_scores(task: Task, lines: Lines) -> tuple[list[float], list[float]]:
+    return [line["steps"] / task.steps for line in lines], [task.score(line["return"]) for line in lines]
 
 
 def _spans(lines: Lines) -> tuple[list[float], list[float]]:

@@ -204,16 +204,17 @@ def test_intervals_are_of_seeds_and_tasks(tmp_path: Path) -> None:
     best, middle = task.best, (task.random + task.best) / 2
     for seed, last in enumerate((task.random, middle, best)):
         write(tmp_path, "DreamerV3, CartPole", seed, {0: task.random, 3000: middle, 6000: last})
-        write(tmp_path, "DreamerV3, Pendulum", seed, {0: -1220.0, 1000: -685.0, 2000: -150.0, 3000: -150.0})
+        write(tmp_path, "DreamerV3, Pendulum", seed, {0: -1220.0, 3000: -685.0, 6000: -685.0, 9000: -150.0})
     found = read_runs(COMPARISON, tmp_path, 3)
     shares, (means, low, high) = intervals({"DreamerV3, CartPole": found["DreamerV3, CartPole"]})
     assert shares.tolist() == [0, 0.5, 1] and means == pytest.approx([0, 0.5, 0.5])
     assert low[:2] == pytest.approx(high[:2]) and low[2] < 0.25 and high[2] > 0.75
-    _, (means, low, high) = intervals(found)
-    assert means[:2] == pytest.approx([0, 0.5]) and 0 < low[2] < means[2] <= high[2] <= 1
+    shares, (means, low, high) = intervals(found)
+    assert shares.tolist() == [0, 0.5, 1] and means[:2] == pytest.approx([0, 0.5])
+    assert 0 < low[2] < means[2] <= high[2] <= 1
     shown = interval_table(found).splitlines()
     assert shown[2].startswith("| DreamerV3 | CartPole | 100% | 3 | 0.50 (0.") and len(shown) == 5
-    assert shown[3] == "| DreamerV3 | Pendulum | 25% | 3 | 1.00 (1.00 to 1.00) |"
+    assert shown[3] == "| DreamerV3 | Pendulum | 100% | 3 | 1.00 (1.00 to 1.00) |"
     draw_comparison(tmp_path / "comparison.png", found)
     assert imread(tmp_path / "comparison.png").std() > 0
 
