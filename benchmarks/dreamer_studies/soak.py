@@ -25,8 +25,8 @@ SETTINGS = (
     "n_envs:4", "n_timesteps:1e9", "policy:'MlpPolicy'", "learning_rate:1e-3", "batch_length:32", "imag_last:8",
     "train_ratio:128", "buffer_size:50000", "policy_kwargs:dict(size='micro', optimizer_kwargs=dict(warmup=100))",
 )  # fmt: skip
-#: The share of a part after which it is warm: all is imported, and all that is kept has been made.
-WARM = 0.2
+#: The share of a part after which it is warm: all is imported, and in two hours the replay is full.
+WARM = 0.5
 _PLAY = TASKS["CartPole"].seconds / 3600  #: Hours of play of a step.
 
 
