@@ -45,8 +45,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ[_COMPILING] = str(process.pid)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """All workers but one collect when the rules are compiled: they find the bytecode that it has written."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0" and not sys.dont_write_bytecode:
+        _wait_for_compiled_rules()
+
+
 def pytest_collection_finish() -> None:
     """A worker waits until the rules are compiled, else it would compile them itself."""
+    _wait_for_compiled_rules()
+
+
+def _wait_for_compiled_rules() -> None:
     if "PYTEST_XDIST_WORKER" in os.environ and (pid := os.environ.pop(_COMPILING, None)):
         with suppress(psutil.Error):
             while psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
