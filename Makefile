@@ -10,6 +10,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 train: $(RUNS)  ## Train a first fighter, and show how often it wins, also against the one that ships.
 	$(BIN)/sb3-pvp quickstart
 
+# Bytecode is kept, also where that is switched off: hundreds of processes would compile all modules anew.
 test: $(READY)  ## All tests but the slow ones; a process more than cores, since some wait for others, and no long file last.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n $$($(BIN)/python -c 'import os; print(min(os.cpu_count() + 1, 4))') \
 		--dist loadfile --no-loadscope-reorder

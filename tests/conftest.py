@@ -36,7 +36,7 @@ _COMPILING = "SB3_PVP_TESTS_COMPILING"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compiles the rules of the home game, which takes most of a minute, while the workers collect their tests."""
+    """Compiles the rules of the home game, which takes most of a minute, while a worker collects its tests."""
     if getattr(session.config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
         steps = "env = NhVecEnv(1, opponent='noop'); env.reset(); env.step(env.action_space.sample()[None])"
         command = [sys.executable, "-c", f"from sb3_pvp.envs import NhVecEnv; {steps}"]

@@ -164,7 +164,8 @@ def intervals(runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         [_shares_and_scores(TASKS[COMPARISON[name].task], lines) for lines in runs[name][:seeds]] for name in runs
     ]
     reached = min(shares[-1] for each in curves for shares, _ in each)
-    common = [share for share in curves[0][0][0] if share <= reached]
+    (first, _), *_ = curves[0]
+    common = [share for share in first if share <= reached]
     of_seeds = [[np.interp(common, *curve) for curve in each] for each in zip(*curves, strict=True)]
     matrix = np.array(of_seeds)  # (seeds, tasks, evaluations)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sb3_pvp import PvpPPO
 from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
@@ -13,6 +15,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "lstm": {"kind": "lstm", "size": 16, "length": 16},
     "attention": {"kind": "attention", "size": 16, "ticks": 6, "heads": 2, "length": 16},
 }
+#: Of a test that takes seconds, all but one are slow.
+ONE_KIND = [pytest.param(kind, marks=() if kind == "gru" else pytest.mark.slow) for kind in KINDS]
 
 
 def remembering_model(kind: str, n_envs: int = 8, seed: int = 3, critic: bool = True, **settings: Any) -> PvpPPO:

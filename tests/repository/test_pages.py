@@ -106,12 +106,8 @@ def run(page: Path, names: dict[str, Any], *changes: tuple[str, str]) -> dict[st
     return names
 
 
-LONG = (
-    "docs/exploitability.md",
-    "docs/mapoca.md",
-    "docs/remote.md",
-    "docs/search.md",
-)  #: Pages whose code trains for many seconds.
+#: Pages whose code runs for many seconds.
+LONG = ("docs/exploitability.md", "docs/mapoca.md", "docs/remote.md", "docs/search.md")
 
 
 @pytest.mark.parametrize(

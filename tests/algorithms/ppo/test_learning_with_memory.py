@@ -22,7 +22,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies import AutoregressivePolicy
 from sb3_pvp.policies.memory import Remembered
 from tests.algorithms.actors.inline_actors import InlineActors
-from tests.policies.remembering import KINDS, remembering_model, rollouts
+from tests.policies.remembering import KINDS, ONE_KIND, remembering_model, rollouts
 
 DELAY = 10
 
@@ -132,9 +132,7 @@ def test_the_value_after_an_episode_that_is_cut_off_is_that_of_what_was_remember
     assert not np.allclose(expected.detach(), policy.predict_values(th.zeros(4, 2)).flatten().detach(), atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
-)
+@pytest.mark.parametrize("kind", ONE_KIND)
 def test_runs_resume_exactly_with_what_was_remembered(kind: str, tmp_path: Path) -> None:
     model = rollouts(remembering_model(kind), 2)
     model.save(tmp_path / "half")

@@ -13,7 +13,7 @@ from sb3_pvp.envs import NhVecEnv
 from sb3_pvp.policies.files.fighter_files import export_fighter, export_graph
 from sb3_pvp.policies.files.model_files import load_opponent, model_opponent
 from sb3_pvp.policies.files.reading import read
-from tests.policies.remembering import KINDS, remembering_model, rollouts
+from tests.policies.remembering import ONE_KIND, remembering_model, rollouts
 
 ROWS, TICKS = 5, 40
 
@@ -30,9 +30,7 @@ def played(opponent: Any, deterministic: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("deterministic", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "kind", [pytest.param(each, marks=[pytest.mark.slow] if each != "gru" else []) for each in KINDS]
-)
+@pytest.mark.parametrize("kind", ONE_KIND)
 def test_all_files_of_a_fighter_play_alike(kind: str, deterministic: bool, tmp_path: Path) -> None:
     model = rollouts(remembering_model(kind, learning_rate=0.01), 3)
     model.save(tmp_path / "model.zip")
