@@ -1,12 +1,16 @@
-"""The message before a cold compile."""
+"""How rules are compiled, and the message before a cold compile."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numba
+import numpy as np
 import pytest
 from numba.core.event import Event, EventStatus
 
 from sb3_pvp.games.osrs.sim import kernels, legal_actions
-from sb3_pvp.games.osrs.sim.compile import Announcement
+from sb3_pvp.games.osrs.sim.compile import IS_KNOWN_NUMBA, Announcement, kernel, rule
 
 
 def test_a_cold_compile_is_announced_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,3 +19,12 @@ def test_a_cold_compile_is_announced_once(capsys: pytest.CaptureFixture[str]) ->
         data = {"dispatcher": function, "args": (), "return_type": None}
         announcement.notify(Event("numba:compile", EventStatus.START, data=data))
         assert ("compiling the rules" in capsys.readouterr().err) == (number == 1)
+
+
+def test_rules_are_compiled_only_as_part_of_what_calls_them() -> None:
+    assert IS_KNOWN_NUMBA, "look at the internals of this Numba that `compile` uses, and at the speed of the game"
+    total: Any = rule(lambda numbers: numbers.sum() // 2)
+    entries = kernel(lambda numbers: total(numbers) + 1), numba.njit(lambda numbers: total(numbers) + 1)
+    assert [entry(np.arange(10)) for entry in entries] == [23, 23]
+    [code] = total.overloads.values()
+    assert code.library.get_pointer_to_function(code.fndesc.llvm_func_name) == 0
