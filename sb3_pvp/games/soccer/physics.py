@@ -182,7 +182,8 @@ def collide(speeds: Floats, bodies: Ints, normals: Floats) -> None:
     count, ball = len(bodies), len(speeds) - 1
     # Behind the ball a wall, for all of them: it stands still, whatever meets it.
     moving, masses = np.zeros((ball + 2, 2)), np.full(ball + 2, AGENT_MASS)
-    moving[:-1], masses[ball], masses[WALL] = speeds, BALL_MASS, math.inf
+    masses[ball], masses[WALL] = BALL_MASS, math.inf
+    _copy(speeds, moving)
     sums, changes, approach = np.zeros(count), np.empty(count), np.empty(count)
     degree = np.zeros(ball + 2, np.int64)
     for each in range(count):
@@ -202,12 +203,19 @@ def collide(speeds: Floats, bodies: Ints, normals: Floats) -> None:
         for each in range(count):
             sums[each] += changes[each]
             _apply(moving, masses, bodies[each], normals[each], changes[each])
-    speeds[:] = moving[:-1]
+    _copy(moving, speeds)
     for each in range(count):
         if bodies[each, 0] == ball and approach[each] > pitch.LEAST_BOUNCE:
             _apply(moving, masses, bodies[each], normals[each], pitch.RESTITUTION * sums[each])
     if _energy(moving[:-1], masses) <= before:  # else contacts with and without a bounce act against each other
-        speeds[:] = moving[:-1]
+        _copy(moving, speeds)
+
+
+@compiled
+def _copy(bodies: Floats, into: Floats) -> None:
+    """Writes the first pairs of numbers; for a slice Numba would also compile the words of an error, for seconds."""
+    for body in range(min(len(bodies), len(into))):
+        into[body, 0], into[body, 1] = bodies[body, 0], bodies[body, 1]
 
 
 @compiled
