@@ -78,14 +78,15 @@ def draw_scaling(path: Path, runs: Runs) -> None:
 
     task = TASKS[next(iter(SCALING.values())).task]
     figure = Figure(figsize=(13, 6.4), layout="constrained")
-    panels = figure.subplots(2, len(RATIOS), sharey=True)
+    panels = figure.subplots(2, len(RATIOS), sharex="row", sharey=True)
     colors = {size: f"C{number}" for number, size in enumerate(SCALED)}
     for column, ratio in enumerate(RATIOS):
         for size, color in colors.items():
             for number, lines in enumerate(runs.get(f"{size}, ratio {ratio}", [])):
-                scores, label = [task.score(line["return"]) for line in lines], None if number else size
-                for row, values in enumerate(_spans(lines)):
-                    panels[row][column].plot(values, scores, color=color, label=label, linewidth=1.2)
+                label = None if number else size
+                for row, shown in enumerate((lines, lines[1:])):  # it starts at no CPU hours
+                    scores = [task.score(line["return"]) for line in shown]
+                    panels[row][column].plot(_spans(shown)[row], scores, color=color, label=label, linewidth=1.2)
         panels[0][column].set_title(f"{ratio} steps replayed for each", fontsize=10)
         panels[1][column].set_xscale("log")
         panels[1][column].xaxis.set_minor_formatter(NullFormatter())
