@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,11 +45,13 @@ def read_runs(learners: Mapping[str, Learner], out: Path, seeds: int) -> Runs:
 
 
 def table(learners: Mapping[str, Learner], runs: Runs) -> str:
-    """Returns a row for each learner: when it reached `LEVEL`, and where it ended, as medians over its seeds.
+    """Returns a row for each learner: when it reached `LEVEL`, its mean over all evaluations, and where it ended.
+
+    All are medians over its seeds.
 
     After each number of steps are the hours of play and the CPU hours that they took.
     """
-    rows = [["learner", "seeds", f"score of {LEVEL:g} after steps, hours of play, CPU hours", "last score"]]
+    rows = [["learner", "seeds", f"score of {LEVEL:g} after steps, hours of play, CPU hours", "mean score, last"]]
     rows[0] += ["steps, hours of play, CPU hours", "updates"]
     rows.append(["---"] * len(rows[0]))
     for name, lines in runs.items():
@@ -60,9 +62,10 @@ def table(learners: Mapping[str, Learner], runs: Runs) -> str:
         shown = _spent(task, both) if 2 * len(both) > len(lines) else "not reached"
         shown += f" ({len(both)} of {len(lines)} runs)" if len(both) < len(lines) else ""
         last = [each[-1] for each in lines]
+        mean = median(fmean(task.score(line["return"]) for line in each) for each in lines)
         score = median(task.score(line["return"]) for line in last)
         updates = median(line["updates"] for line in last)
-        rows.append([name, str(len(lines)), shown, f"{score:.2f}", _spent(task, last), f"{updates:,.0f}"])
+        rows.append([name, str(len(lines)), shown, f"{mean:.2f}, {score:.2f}", _spent(task, last), f"{updates:,.0f}"])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -181,9 +181,9 @@ def test_a_level_is_reached_after_the_median_of_the_seeds(tmp_path: Path) -> Non
     found = read_runs(SCALING, tmp_path, 3)
     text = table(SCALING, found)
     # 2,500 steps of 0.02 seconds are 0.014 hours; the run that did not reach it is said.
-    expected = "2,500, 0.014 h, 0.069 h (2 of 3 runs) | 1.00 | 6,000, 0.033 h, 0.167 h | 6,000"
+    expected = "2,500, 0.014 h, 0.069 h (2 of 3 runs) | 0.57, 1.00 | 6,000, 0.033 h, 0.167 h | 6,000"
     assert f"| {name} | 3 | {expected} |" in text
-    assert "| half, ratio 32 | 1 | not reached (0 of 1 runs) | 0.00 |" in text
+    assert "| half, ratio 32 | 1 | not reached (0 of 1 runs) | 0.00, 0.00 |" in text
     draw_scaling(tmp_path / "scaling.png", found)
     assert imread(tmp_path / "scaling.png").std() > 0
 
