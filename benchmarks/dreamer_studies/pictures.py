@@ -45,9 +45,7 @@ def read_runs(learners: Mapping[str, Learner], out: Path, seeds: int) -> Runs:
 
 
 def table(learners: Mapping[str, Learner], runs: Runs) -> str:
-    """Returns a row for each learner: when it reached `LEVEL`, its mean over all evaluations, and where it ended.
-
-    All are medians over its seeds.
+    """Returns a row for each learner, of medians over its seeds: when it reached `LEVEL`, its mean and its last score.
 
     After each number of steps are the hours of play and the CPU hours that they took.
     """

@@ -21,10 +21,19 @@ def test_a_cold_compile_is_announced_once(capsys: pytest.CaptureFixture[str]) ->
         assert ("compiling the rules" in capsys.readouterr().err) == (number == 1)
 
 
+@rule
+def half_of(numbers: Any) -> Any:
+    return numbers.sum() // 2
+
+
+@kernel
+def cached(numbers: Any) -> Any:
+    return half_of(numbers) + 1
+
+
 def test_rules_are_compiled_only_as_part_of_what_calls_them() -> None:
     assert IS_KNOWN_NUMBA, "look at the internals of this Numba that `compile` uses, and at the speed of the game"
-    total: Any = rule(lambda numbers: numbers.sum() // 2)
-    entries = kernel(lambda numbers: total(numbers) + 1), numba.njit(lambda numbers: total(numbers) + 1)
-    assert [entry(np.arange(10)) for entry in entries] == [23, 23]
-    [code] = total.overloads.values()
+    compiled: Any = half_of
+    assert cached(np.arange(10)) == numba.njit(lambda numbers: compiled(numbers) + 1)(np.arange(10)) == 23
+    [code] = compiled.overloads.values()
     assert code.library.get_pointer_to_function(code.fndesc.llvm_func_name) == 0
